@@ -1,0 +1,14 @@
+/* alloc.h - malloc with fault injection: in test builds the Nth allocation can be made to fail. All of src/ uses these. */
+#ifndef TPT_BASE_ALLOC_H
+#define TPT_BASE_ALLOC_H
+
+#include <stddef.h>
+
+void *tpt_malloc(size_t bytes);
+void *tpt_calloc(size_t count, size_t size);
+void *tpt_realloc(void *ptr, size_t bytes);
+void tpt_free(void *ptr);
+/* Fails the `nth` allocation from now (1 = the next); 0 turns it off. Returns the number of allocations since the last call. */
+size_t tpt_fault_alloc_arm(size_t nth);
+
+#endif

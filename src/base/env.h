@@ -1,0 +1,35 @@
+/* env.h - the one table of environment variables. docs/environment.md is generated from it. */
+#ifndef TPT_BASE_ENV_H
+#define TPT_BASE_ENV_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* X(id, name, default, help) */
+#define TPT_ENV_TABLE(X)                                                                                                   \
+    X(PLUGIN, "TORCH_TPU_PJRT_PLUGIN", "", "PJRT plugin: a path, or cpu, tpu, cuda")                                       \
+    X(TPU_LIBRARY, "TPU_LIBRARY_PATH", "", "path of a PJRT plugin, used when TORCH_TPU_PJRT_PLUGIN is not set")            \
+    X(DEFAULT_PLUGIN, "TORCH_TPU_DEFAULT_PLUGIN", "", "set by the Python package: path of the embedded CPU plugin")        \
+    X(NUM_DEVICES, "TORCH_TPU_NUM_DEVICES", "1", "devices to ask a CPU plugin for")                                        \
+    X(CPU_FALLBACK, "TORCH_TPU_CPU_FALLBACK", "0", "1: ops that the device lacks run on the host, warned once an op")      \
+    X(INDEX_CHECKS, "TORCH_TPU_INDEX_CHECKS", "1", "0: no out-of-range check of user-given indices")                       \
+    X(LOG, "TORCH_TPU_LOG", "off", "off, error, warn, info or debug, to stderr")                                           \
+    X(PLUGIN_LOG, "TORCH_TPU_PLUGIN_LOG", "0", "1: show the plugin's own log lines")                                       \
+    X(DUMP, "TORCH_TPU_DUMP", "", "folder that gets the StableHLO text of every compiled program")                         \
+    X(DONATE, "TORCH_TPU_DONATE", "1", "0: never donate buffers to in-place updates")                                      \
+    X(DEFER_AND_FUSE, "TORCH_TPU_DEFER_AND_FUSE", "0", "1: fused eager mode")                                              \
+    X(BLOCKING, "TORCH_TPU_LAUNCH_BLOCKING", "0", "1: wait after every op (debug mode)")
+
+typedef enum tpt_env {
+#define TPT_ENV_ENUM(id, name, def, help) TPT_ENV_##id,
+    TPT_ENV_TABLE(TPT_ENV_ENUM)
+#undef TPT_ENV_ENUM
+        TPT_ENV_COUNT
+} tpt_env_t;
+
+const char *tpt_env_name(tpt_env_t var);
+const char *tpt_env_get(tpt_env_t var); /* never NULL; the default when unset */
+bool tpt_env_flag(tpt_env_t var);       /* "", "0", "false", "off", "no" are false */
+int64_t tpt_env_int(tpt_env_t var, int64_t lowest, int64_t highest);
+
+#endif

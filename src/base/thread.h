@@ -1,0 +1,12 @@
+/* thread.h - pthread mutexes and once under our names. */
+#ifndef TPT_BASE_THREAD_H
+#define TPT_BASE_THREAD_H
+
+#include <pthread.h>
+
+typedef pthread_mutex_t tpt_mutex_t;
+#define TPT_MUTEX_INIT PTHREAD_MUTEX_INITIALIZER
+static inline void tpt_mutex_lock(tpt_mutex_t *mutex) { (void)pthread_mutex_lock(mutex); }
+static inline void tpt_mutex_unlock(tpt_mutex_t *mutex) { (void)pthread_mutex_unlock(mutex); }
+
+#endif

@@ -1,0 +1,77 @@
+/* pjrt.h - the door of src/pjrt: a plugin's client, buffers and programs, without pjrt_c_api.h.
+ *
+ * One client a process. All functions are thread-safe. Optional entries of the plugin's table are optional here: what is
+ * missing degrades or gives TPT_UNIMPLEMENTED, never a crash. */
+#ifndef TPT_PJRT_PJRT_H
+#define TPT_PJRT_PJRT_H
+
+#include "base/status.h"
+
+typedef struct tpt_client tpt_client_t;
+typedef struct tpt_buffer tpt_buffer_t;   /* reference counted */
+typedef struct tpt_program tpt_program_t; /* a loaded executable; reference counted */
+
+/* ---- client -------------------------------------------------------------------------------------------------------- */
+typedef struct tpt_client_options {
+    int num_devices; /* asked of a CPU plugin; <= 0: the plugin's own default */
+    bool show_plugin_log;
+} tpt_client_options_t;
+/* Opens the shared library `path` ("null" = the built-in fake plugin of tests) and makes a client. One clear sentence for: no
+ * such file, not readable, not a shared library, no GetPjrtApi, another major API version, device held by another process. */
+TPT_MUST_USE tpt_status_t *tpt_client_open(const char *path, const tpt_client_options_t *options, tpt_client_t **out_client);
+void tpt_client_close(tpt_client_t *client);
+int tpt_client_device_count(const tpt_client_t *client); /* addressable ones */
+const char *tpt_client_device_kind(const tpt_client_t *client, int device);
+const char *tpt_client_platform(const tpt_client_t *client);
+const char *tpt_client_platform_version(const tpt_client_t *client);
+void tpt_client_api_version(const tpt_client_t *client, int *out_major, int *out_minor);
+bool tpt_client_host_memory(const tpt_client_t *client); /* buffers are plain host memory (CPU plugins): pointers can be read */
+/* TPT_UNIMPLEMENTED when the plugin keeps no statistics (then the caller counts by itself). */
+TPT_MUST_USE tpt_status_t *tpt_client_memory(tpt_client_t *client, int device, tpt_memory_stats_t *out_stats);
+
+/* ---- buffers ------------------------------------------------------------------------------------------------------- */
+/* Dense row-major host data; it has been read when the call returns. */
+TPT_MUST_USE tpt_status_t *tpt_buffer_from_host(tpt_client_t *client, int device, tpt_dtype_t dtype, int rank,
+                                                const int64_t *dims, const void *data, tpt_buffer_t **out_buffer);
+void tpt_buffer_retain(tpt_buffer_t *buffer);
+void tpt_buffer_release(tpt_buffer_t *buffer); /* the last one destroys the PJRT buffer; NULL is fine */
+int tpt_buffer_refs(const tpt_buffer_t *buffer);
+int64_t tpt_buffer_nbytes(const tpt_buffer_t *buffer); /* of the dense host form */
+int tpt_buffer_device(const tpt_buffer_t *buffer);
+/* Waits until the value is there; the error of the program that should have made it. */
+TPT_MUST_USE tpt_status_t *tpt_buffer_await(tpt_buffer_t *buffer);
+bool tpt_buffer_is_ready(tpt_buffer_t *buffer);
+/* Waits, then copies bytes [offset, offset + nbytes) of the dense row-major form. Fast (memcpy) on host-memory plugins. */
+TPT_MUST_USE tpt_status_t *tpt_buffer_to_host(tpt_buffer_t *buffer, int64_t offset, int64_t nbytes, void *dst);
+TPT_MUST_USE tpt_status_t *tpt_buffer_copy_to_device(tpt_buffer_t *buffer, int device, tpt_buffer_t **out_buffer);
+/* Bytes of all live buffers of a device as we count them, and their peak. */
+int64_t tpt_buffer_live_bytes(int device, int64_t *out_peak);
+void tpt_buffer_reset_peak(int device);
+
+/* ---- programs ------------------------------------------------------------------------------------------------------ */
+typedef struct tpt_compile_options {
+    int device;          /* compiled portable where the plugin can run it on any device, else for this one */
+    bool exact_minmax;   /* NaN-propagating min/max on CPU plugins */
+    bool excess_precision; /* let XLA keep halves in float32 inside a program */
+} tpt_compile_options_t;
+/* `text`: StableHLO (MLIR text). */
+TPT_MUST_USE tpt_status_t *tpt_program_compile(tpt_client_t *client, const char *text, size_t bytes,
+                                               const tpt_compile_options_t *options, tpt_program_t **out_program);
+/* Serialized form for caches; `out_data` is freed with tpt_free (base/alloc.h). */
+TPT_MUST_USE tpt_status_t *tpt_program_serialize(tpt_program_t *program, void **out_data, size_t *out_bytes);
+TPT_MUST_USE tpt_status_t *tpt_program_load(tpt_client_t *client, const void *data, size_t bytes,
+                                            const tpt_compile_options_t *options, tpt_program_t **out_program);
+void tpt_program_retain(tpt_program_t *program);
+void tpt_program_release(tpt_program_t *program);
+int tpt_program_nouts(const tpt_program_t *program);
+/* Runs asynchronously on `device`. `keep` lists the arguments that must not be donated (sorted). Arguments that were donated are
+ * dead afterwards: the caller drops them. out_buffers: tpt_program_nouts, each the caller's to release. */
+TPT_MUST_USE tpt_status_t *tpt_program_execute(tpt_program_t *program, int device, int nargs, tpt_buffer_t *const *args,
+                                               int nkeep, const int64_t *keep, int nouts, tpt_buffer_t **out_buffers);
+/* Bytes of arguments, outputs, aliased and temporary memory; TPT_UNIMPLEMENTED where the plugin does not say. */
+typedef struct tpt_program_memory {
+    int64_t arguments, outputs, aliased, temporary, code;
+} tpt_program_memory_t;
+TPT_MUST_USE tpt_status_t *tpt_program_memory(tpt_program_t *program, tpt_program_memory_t *out_memory);
+
+#endif
