@@ -1,0 +1,47 @@
+/* alloc.c - libc's allocator; test builds (TPT_FAULT_INJECTION) can make the Nth allocation fail. */
+#include "base/alloc.h"
+
+#include <stdlib.h>
+
+#ifdef TPT_FAULT_INJECTION
+#include <stdatomic.h>
+#include <stdbool.h>
+
+static atomic_size_t fault_count; /* allocations since the last arm */
+static atomic_size_t fault_nth;   /* the one that fails; 0: none */
+
+static bool fault_hit(void) {
+    size_t n = atomic_fetch_add(&fault_count, 1) + 1;
+    return n == atomic_load(&fault_nth);
+}
+
+size_t tpt_fault_alloc_arm(size_t nth) {
+    atomic_store(&fault_nth, 0);
+    size_t seen = atomic_exchange(&fault_count, 0);
+    atomic_store(&fault_nth, nth);
+    return seen;
+}
+#else
+#define fault_hit() 0
+
+size_t tpt_fault_alloc_arm(size_t nth) {
+    (void)nth;
+    return 0;
+}
+#endif
+
+void *tpt_malloc(size_t bytes) {
+    return fault_hit() ? NULL : malloc(bytes != 0 ? bytes : 1);
+}
+
+void *tpt_calloc(size_t count, size_t size) {
+    return fault_hit() ? NULL : calloc(count != 0 ? count : 1, size != 0 ? size : 1);
+}
+
+void *tpt_realloc(void *ptr, size_t bytes) {
+    return fault_hit() ? NULL : realloc(ptr, bytes != 0 ? bytes : 1);
+}
+
+void tpt_free(void *ptr) {
+    free(ptr);
+}
