@@ -14,7 +14,8 @@ typedef void (*tpt_lower_fn_t)(tpt_lower_t *L);
 typedef enum tpt_promote {
     TPT_PROMOTE_NONE = 0, /* the lowering does it */
     TPT_PROMOTE_SAME,     /* PyTorch's result_type of all tensor and number operands */
-    TPT_PROMOTE_FLOAT     /* the same, but integers and bool become the default float dtype of the output */
+    TPT_PROMOTE_FLOAT,    /* the same, but integers and bool become the default float dtype of the output */
+    TPT_PROMOTE_EXACT     /* as SAME, but halves are not computed in float32: numbers round to them (comparisons) */
 } tpt_promote_t;
 
 struct tpt_row {
