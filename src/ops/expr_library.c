@@ -1,0 +1,159 @@
+/* expr_library.c - functions that StableHLO lacks or rounds badly, written in the expression language.
+ *
+ * Sources of the formulas: Kahan 1987, "Branch cuts for complex elementary functions" (inverse trigonometric functions of
+ * complex numbers); Shepherd and Laframboise 1981 (variable of erfc); Giles 2012 (variable of erfinv); Abramowitz and Stegun
+ * 6.1.41, 6.3.18, 6.4.12 (asymptotic series of the gamma family); Clenshaw 1962 (ranges of the Bessel functions). The coefficients
+ * are our own (special_fit.py). */
+#include <string.h>
+
+#include "ops/expr.h"
+
+#define LIBRARY(name, arity, params, body) {name, arity, NULL, 0, NULL, params, body}
+/* One step of a recurrence z -> z + 1 up to `top`, with a product or a sum along the way. */
+#define RAISE_PRODUCT(a, b, top) \
+    "let p" b " = where(z" a " < " top ", p" a " * z" a ", p" a "); let z" b " = where(z" a " < " top ", z" a " + 1, z" a ");"
+#define RAISE_SUM(a, b, top) \
+    "let s" b " = where(z" a " < " top ", s" a " + 1 / z" a ", s" a "); let z" b " = where(z" a " < " top ", z" a " + 1, z" a ");"
+#define RAISE_SQUARES(a, b, top) \
+    "let s" b " = where(z" a " < " top ", s" a " + 1 / (z" a " * z" a "), s" a "); let z" b " = where(z" a " < " top ", z" a " + 1, z" a ");"
+
+static const tpt_expr_function_t library[] = {
+    /* ---- division: PyTorch's, which is Python's */
+    LIBRARY("trunc_div", 2, "x y", "if(isint(x) || isbool(x), x / y, trunc(x / y))"),
+    LIBRARY("floor_div", 2, "x y",
+            "if(isunsigned(x), x / y, if(isint(x), floor_div_int(x, y), floor_div_float(x, y)))"),
+    LIBRARY("floor_div_int", 2, "x y",
+            "let q = x / y; let r = x - q * y; where((r != 0) & ((r < 0) ^ (y < 0)), q - 1, q)"),
+    LIBRARY("floor_div_float", 2, "x y",
+            "let m = rem(x, y); let c = (x - m) / y; let d = where((m != 0) & ((y < 0) ^ (m < 0)), c - 1, c);"
+            "let f = floor(d); let g = where(d - f > 0.5, f + 1, f);"
+            "where(y == 0, x / y, where(d == 0, copysign(0 * d, x / y), g))"),
+    LIBRARY("remainder", 2, "x y",
+            "let r = rem(x, y); if(isunsigned(x), r, where((r != 0) & ((r < 0) ^ (y < 0)), r + y, r))"),
+    LIBRARY("copysign", 2, "x y", "let a = abs(x); where(signbit(y), -a, a)"),
+    LIBRARY("hypot", 2, "x y",
+            "let a = max(abs(x), abs(y)); let b = min(abs(x), abs(y)); let q = b / where(a == 0, 1, a);"
+            "where(isinf(x) | isinf(y), inf, a * sqrt(1 + q * q))"),
+    LIBRARY("fmax", 2, "x y", "if(isfloat(x), where(isnan(y), x, where(isnan(x), y, max(x, y))), max(x, y))"),
+    LIBRARY("fmin", 2, "x y", "if(isfloat(x), where(isnan(y), x, where(isnan(x), y, min(x, y))), min(x, y))"),
+    LIBRARY("logaddexp", 2, "x y",
+            "let m = max(x, y); where(isinf(m) & (x == y), m, m + log1p(exp(-abs(x - y))))"),
+    LIBRARY("logaddexp2", 2, "x y",
+            "let m = max(x, y); where(isinf(m) & (x == y), m, m + log1p(pow(2, -abs(x - y))) / 0.6931471805599453)"),
+    LIBRARY("xlogy", 2, "x y", "where(isnan(y), nan, where(x == 0, 0, x * log(y)))"),
+    LIBRARY("xlog1py", 2, "x y", "where(isnan(y), nan, where(x == 0, 0, x * log1p(y)))"),
+    LIBRARY("int_pow", 2, "x y",
+            "if(isbool(x), x | !y, if(isunsigned(x), pow(x, y),"
+            " where(y < 0, where(x == 1, 1, where(x == -1, where((y & 1) == 0, 1, -1), 0)), pow(x, where(y < 0, 0, y)))))"),
+    LIBRARY("square", 1, "x", "x * x"),
+    LIBRARY("times_i", 1, "x", "complex(-imag(x), real(x))"),
+    LIBRARY("conj", 1, "x", "if(iscomplex(x), complex(real(x), -imag(x)), x)"),
+
+    /* ---- trigonometric and hyperbolic */
+    LIBRARY("sinh", 1, "x",
+            "if(iscomplex(x), complex(sinh(real(x)) * cos(imag(x)), cosh(real(x)) * sin(imag(x))), sinh_real(x))"),
+    LIBRARY("sinh_real", 1, "x",
+            "let a = abs(x); let u = expm1(a); let h = exp(a * 0.5);"
+            "copysign(where(a < 20, 0.5 * (u + u / (u + 1)), (0.5 * h) * h), x)"),
+    LIBRARY("cosh", 1, "x",
+            "if(iscomplex(x), complex(cosh(real(x)) * cos(imag(x)), sinh(real(x)) * sin(imag(x))), cosh_real(x))"),
+    LIBRARY("cosh_real", 1, "x", "let h = exp(abs(x) * 0.5); (0.5 * h) * h + 0.5 / h / h"),
+    LIBRARY("asin", 1, "x", "if(iscomplex(x), asin_complex(x), 2 * atan2(x, 1 + sqrt((1 - x) * (1 + x))))"),
+    LIBRARY("asin_complex", 1, "x",
+            "let a = sqrt(1 - x); let b = sqrt(1 + x); complex(atan2(real(x), real(a * b)), asinh(imag(conj(a) * b)))"),
+    LIBRARY("acos", 1, "x", "if(iscomplex(x), acos_complex(x), 2 * atan2(sqrt(1 - x), sqrt(1 + x)))"),
+    LIBRARY("acos_complex", 1, "x",
+            "let a = sqrt(1 - x); let b = sqrt(1 + x); complex(2 * atan2(real(a), real(b)), asinh(imag(conj(b) * a)))"),
+    LIBRARY("atan", 1, "x", "if(iscomplex(x), -times_i(atanh(times_i(x))), atan2(x, 1))"),
+    LIBRARY("asinh", 1, "x", "if(iscomplex(x), -times_i(asin_complex(times_i(x))), asinh_real(x))"),
+    LIBRARY("asinh_real", 1, "x",
+            "let a = abs(x); let s = a * a;"
+            "copysign(where(a > if(isf64(x), 1e8, 1e4), log(a) + 0.6931471805599453, log1p(a + s / (1 + sqrt(s + 1)))), x)"),
+    LIBRARY("acosh", 1, "x", "if(iscomplex(x), acosh_complex(x), acosh_real(x))"),
+    LIBRARY("acosh_complex", 1, "x",
+            "let a = sqrt(x - 1); let b = sqrt(x + 1); complex(asinh(real(conj(a) * b)), 2 * atan2(imag(a), real(b)))"),
+    LIBRARY("acosh_real", 1, "x",
+            "let t = x - 1; where(x > if(isf64(x), 1e8, 1e4), log(x) + 0.6931471805599453, log1p(t + sqrt(2 * t + t * t)))"),
+    LIBRARY("atanh", 1, "x", "0.5 * (log1p(x) - log1p(-x))"),
+    LIBRARY("log2", 1, "x", "log(x) / 0.6931471805599453"),
+    LIBRARY("log10", 1, "x", "log(x) / 2.302585092994046"),
+    LIBRARY("exp2", 1, "x", "if(iscomplex(x), exp(x * 0.6931471805599453), pow(2, x))"),
+    /* sin(pi x) / (pi x) and sin(pi x) with the period taken out first. */
+    LIBRARY("sin_pi", 1, "x",
+            "let a = abs(x); let f = a - 2 * floor(a * 0.5); let g = where(f > 1, f - 2, f);"
+            "let r = where(g > 0.5, 1 - g, where(g < -0.5, -1 - g, g)); copysign(1 + 0 * x, x) * sin(pi * r)"),
+    LIBRARY("sinc", 1, "x", "where(x == 0, 1, sin(pi * x) / (pi * where(x == 0, 1, x)))"),
+    LIBRARY("softplus_plain", 1, "x", "max(x, 0) + log1p(exp(-abs(x)))"),
+    LIBRARY("log_sigmoid", 1, "x", "min(x, 0) - log1p(exp(-abs(x)))"),
+
+    /* ---- error functions */
+    LIBRARY("exp_minus_square", 1, "x", "let h = high_part(x); exp(-h * h) * exp(-(x - h) * (x + h))"),
+    LIBRARY("erfcx_positive", 1, "x", "poly('erfcx', (x - 3.75) / (x + 3.75)) / (1 + 2 * x)"),
+    LIBRARY("erf_near", 1, "x", "x * poly('erf_small', 2 * x * x - 1)"),
+    LIBRARY("erf", 1, "x",
+            "let a = min(abs(x), 30); where(a <= 1, erf_near(x), copysign(1 - exp_minus_square(a) * erfcx_positive(a), x))"),
+    LIBRARY("erfc", 1, "x",
+            "let a = min(abs(x), 30); let tail = exp_minus_square(a) * erfcx_positive(a);"
+            "where(a <= 0.5, 1 - erf_near(x), where(x < 0, 2 - tail, tail))"),
+    LIBRARY("erfcx", 1, "x",
+            "let a = abs(x); let r = where(isinf(a), 0, erfcx_positive(a));"
+            "where(x < 0, 2 * exp(x * x) - where(isinf(a), 0, r), r)"),
+    /* erfinv(x) / x from w = -log(1 - x^2). */
+    LIBRARY("erfinv_ratio", 1, "w",
+            "let s = sqrt(w); where(w <= 6.25, poly('erfinv_near', w / 3.125 - 1),"
+            " where(s <= 6.5, poly('erfinv_far', (s - 4.5) * 0.5), poly('erfinv_tail', (s - 17.5) / 11)))"),
+    LIBRARY("erfinv", 1, "x", "where(abs(x) == 1, x * inf, x * erfinv_ratio(-log((1 - x) * (1 + x))))"),
+    LIBRARY("ndtr", 1, "x", "0.5 * erfc(x * -0.7071067811865476)"),
+    LIBRARY("ndtri", 1, "x",
+            "where(x == 0, -inf, where(x == 1, inf, 1.4142135623730951 * (2 * x - 1) * erfinv_ratio(-log(4 * x * (1 - x)))))"),
+    LIBRARY("log_ndtr", 1, "x",
+            "let s = x * -0.7071067811865476; where(x < -1, log(0.5 * erfcx(max(s, 0))) - s * s, log1p(-0.5 * erfc(-s)))"),
+    LIBRARY("entr", 1, "x", "where(isnan(x), x, where(x > 0, -x * log(x), where(x == 0, 0, -inf)))"),
+
+    /* ---- gamma family */
+    LIBRARY("lgamma_stirling", 1, "z",
+            "let w = 1 / z; let v = w * w; (z - 0.5) * (log(z) - 1) + 0.41893853320467274 +"
+            " w * (0.08333333333333333 - v * (0.002777777777777778 - v * (0.0007936507936507937 - v * (0.0005952380952380953"
+            " - v * (0.0008417508417508417 - v * (0.0019175269175269176 - v * 0.00641025641025641))))))"),
+    LIBRARY("lgamma_positive", 1, "x", /* x >= 1 */
+            "let z0 = x; let p0 = 1 + 0 * x;" RAISE_PRODUCT("0", "1", "8") RAISE_PRODUCT("1", "2", "8") RAISE_PRODUCT("2", "3", "8")
+                RAISE_PRODUCT("3", "4", "8") RAISE_PRODUCT("4", "5", "8") RAISE_PRODUCT("5", "6", "8")
+            "where(x <= 3, (x - 1) * (x - 2) * poly('lgamma', x - 2), lgamma_stirling(z6) - log(p6))"),
+    LIBRARY("lgamma", 1, "x",
+            "let a = where(x < 0, 1 - x, x); let g = lgamma_positive(where(a < 1, a + 1, a)) - where(a < 1, log(a), 0);"
+            "where(isinf(x), inf, where(x < 0, 1.1447298858494002 - log(abs(sin_pi(x))) - g, g))"),
+    LIBRARY("digamma_positive", 1, "x", /* x > 0 */
+            "let z0 = x; let s0 = 0 * x;" RAISE_SUM("0", "1", "10") RAISE_SUM("1", "2", "10") RAISE_SUM("2", "3", "10")
+                RAISE_SUM("3", "4", "10") RAISE_SUM("4", "5", "10") RAISE_SUM("5", "6", "10") RAISE_SUM("6", "7", "10")
+                    RAISE_SUM("7", "8", "10") RAISE_SUM("8", "9", "10") RAISE_SUM("9", "10", "10")
+            "let v = 1 / (z10 * z10); log(z10) - 0.5 / z10 - s10 -"
+            " v * (0.08333333333333333 - v * (0.008333333333333333 - v * (0.003968253968253968 - v * (0.004166666666666667"
+            " - v * (0.007575757575757576 - v * (0.021092796092796094 - v * 0.08333333333333333))))))"),
+    LIBRARY("digamma", 1, "x",
+            "let r = x - round_even(x); let plain = digamma_positive(where(x < 0, 1 - x, x));"
+            "where(x == 0, copysign(inf + 0 * x, -x), where(x < 0, where(r == 0, nan, plain - pi / tan(pi * r)), plain))"),
+    LIBRARY("trigamma_positive", 1, "x",
+            "let z0 = x; let s0 = 0 * x;" RAISE_SQUARES("0", "1", "10") RAISE_SQUARES("1", "2", "10") RAISE_SQUARES("2", "3", "10")
+                RAISE_SQUARES("3", "4", "10") RAISE_SQUARES("4", "5", "10") RAISE_SQUARES("5", "6", "10")
+                    RAISE_SQUARES("6", "7", "10") RAISE_SQUARES("7", "8", "10") RAISE_SQUARES("8", "9", "10")
+                        RAISE_SQUARES("9", "10", "10")
+            "let w = 1 / z10; let v = w * w; s10 + w + 0.5 * v + w * v * (0.16666666666666666 - v * (0.03333333333333333"
+            " - v * (0.023809523809523808 - v * (0.03333333333333333 - v * (0.07575757575757576 - v * 0.2531135531135531)))))"),
+    LIBRARY("trigamma", 1, "x",
+            "let s = sin_pi(x); let plain = trigamma_positive(where(x < 0.5, 1 - x, x));"
+            "where(x < 0.5, 9.869604401089358 / (s * s) - plain, plain)"),
+
+    /* ---- Bessel functions */
+    LIBRARY("i0e", 1, "x",
+            "let a = abs(x); where(a <= 8, poly('i0e_near', a * 0.25 - 1), poly('i0e_far', 16 / a - 1) / sqrt(a))"),
+    LIBRARY("i1e", 1, "x",
+            "let a = abs(x); where(a <= 8, x * poly('i1e_near', a * 0.25 - 1), copysign(poly('i1e_far', 16 / a - 1) / sqrt(a), x))"),
+    LIBRARY("i0", 1, "x", "i0e(x) * exp(abs(x))"),
+    LIBRARY("i1", 1, "x", "i1e(x) * exp(abs(x))"),
+};
+
+const tpt_expr_function_t *tpt_expr_library_find(const char *name, size_t size) {
+    for (size_t i = 0; i < sizeof library / sizeof library[0]; i++)
+        if (strlen(library[i].name) == size && memcmp(library[i].name, name, size) == 0) return &library[i];
+    return NULL;
+}

@@ -1,0 +1,12 @@
+/* special.h - what the expression language takes from special.c. */
+#ifndef TPT_OPS_SPECIAL_H
+#define TPT_OPS_SPECIAL_H
+
+#include "ops/ops.h"
+
+/* Value of a fitted polynomial of special_tables.h at t, in t's dtype; false when `name` is unknown. */
+bool tpt_special_poly(tpt_ir_t *ir, const char *name, size_t size, tpt_val_t t, tpt_val_t *out);
+/* Greatest common divisor of two integer tensors, elementwise. */
+tpt_val_t tpt_special_gcd(tpt_ir_t *ir, const tpt_val_t *x);
+
+#endif

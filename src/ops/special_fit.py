@@ -1,0 +1,150 @@
+"""Fits the polynomials of special_tables.h with mpmath: Chebyshev interpolation at 60 digits, written as power series.
+
+    python special_fit.py > special_tables.h
+
+Each table is a polynomial in t, t in [-1, 1]; expr_library.c says how t comes from x. Two degrees are written, one for float32 and one
+for float64. The choice of variables follows the literature named there; the coefficients are computed here.
+"""
+
+import mpmath as mp
+
+mp.mp.dps = 60
+
+
+def chebyshev(f, degree):
+    """Power-series coefficients of the Chebyshev interpolant of f on [-1, 1], lowest first."""
+    n = degree + 1
+    nodes = [mp.cos(mp.pi * (k + mp.mpf(1) / 2) / n) for k in range(n)]
+    values = [f(t) for t in nodes]
+    c = [
+        2 * mp.fsum(v * mp.cos(mp.pi * j * (k + mp.mpf(1) / 2) / n) for k, v in enumerate(values)) / n
+        for j in range(n)
+    ]
+    c[0] /= 2
+    total, previous, current = [mp.mpf(0)] * n, [mp.mpf(1)], [mp.mpf(0), mp.mpf(1)]
+    for j in range(n):
+        basis = previous if j == 0 else current
+        for i, b in enumerate(basis):
+            total[i] += c[j] * b
+        if j >= 1:
+            shifted = [mp.mpf(0)] + [2 * b for b in current]
+            for i, b in enumerate(previous):
+                shifted[i] -= b
+            previous, current = current, shifted
+    return total
+
+
+def on(a, b, f):
+    """f on [a, b] as a function of t in [-1, 1]."""
+    return lambda t: f((a + b) / mp.mpf(2) + (b - a) / mp.mpf(2) * t)
+
+
+def erf_small(z):  # z = x^2 in [0, 1]
+    x = mp.sqrt(z)
+    return mp.erf(x) / x if x != 0 else 2 / mp.sqrt(mp.pi)
+
+
+def erfcx_wide(t):  # t = (x - K) / (x + K), x in [0, inf): (1 + 2x) exp(x^2) erfc(x)
+    if t >= 1:
+        return 2 / mp.sqrt(mp.pi)
+    x = mp.mpf(15) / 4 * (1 + t) / (1 - t)
+    if x > 60:  # asymptotic series; exp(x^2) would overflow the working precision's use
+        total, term = mp.mpf(0), mp.mpf(1)
+        for k in range(25):
+            total += term
+            term *= -(2 * k + 1) / (2 * x * x)
+        return (1 + 2 * x) * total / (x * mp.sqrt(mp.pi))
+    return (1 + 2 * x) * mp.exp(x * x) * mp.erfc(x)
+
+
+def erfinv_of_w(w):  # erfinv(x) / x with w = -log(1 - x^2)
+    if w == 0:
+        return mp.sqrt(mp.pi) / 2
+    x = mp.sqrt(-mp.expm1(-w))
+    # Solve erfc(y) = 1 - x; 1 - x = exp(-w) / (1 + x) keeps all digits.
+    target = mp.exp(-w) / (1 + x)
+    y = mp.sqrt(w) * mp.mpf("0.9") if w > 1 else x * mp.sqrt(mp.pi) / 2
+    for _ in range(100):
+        if target < mp.mpf("0.4"):
+            step = (mp.log(mp.erfc(y)) - mp.log(target)) * mp.erfc(y) / (2 / mp.sqrt(mp.pi) * mp.exp(-y * y))
+        else:
+            step = (x - mp.erf(y)) / (2 / mp.sqrt(mp.pi) * mp.exp(-y * y))
+        y += step
+        if abs(step) < mp.mpf(10) ** -45 * (1 + abs(y)):
+            break
+    return y / x
+
+
+def lgamma_ratio(x):  # log(gamma(x)) / ((x - 1) (x - 2)) on [1, 3]; its values at 1 and 2 are limits
+    for zero in (1, 2):
+        if abs(x - zero) < mp.mpf(10) ** -25:
+            return mp.digamma(zero) / (2 * zero - 3)
+    return mp.loggamma(x) / ((x - 1) * (x - 2))
+
+
+def bessel_far(order):  # u = 16 / |x| - 1 in [-1, 1] for |x| in [8, inf): sqrt(x) exp(-x) I(x)
+    def f(t):
+        if t <= -1:
+            return 1 / mp.sqrt(2 * mp.pi)
+        x = 16 / (t + 1)
+        if x > 500:
+            mu, total, term = 4 * order * order, mp.mpf(0), mp.mpf(1)
+            for k in range(1, 30):
+                total += term
+                term *= -(mu - (2 * k - 1) ** 2) / (k * 8 * x)
+            return total / mp.sqrt(2 * mp.pi)
+        return mp.sqrt(x) * mp.exp(-x) * mp.besseli(order, x)
+
+    return f
+
+
+def i0e_near(x):  # |x| in [0, 8]
+    return mp.exp(-x) * mp.besseli(0, x)
+
+
+def i1e_near(x):
+    return mp.exp(-x) * (mp.besseli(1, x) / x if x != 0 else mp.mpf(1) / 2)
+
+
+TABLES = [
+    # name, f(t), degree for float32, degree for float64, what it is
+    ("erf_small", on(0, 1, erf_small), 5, 11, "erf(x) / x, t = 2 x^2 - 1, |x| <= 1"),
+    ("erfcx", erfcx_wide, 12, 24, "(1 + 2x) exp(x^2) erfc(x), t = (x - 3.75) / (x + 3.75), x >= 0"),
+    ("erfinv_near", on(0, mp.mpf("6.25"), erfinv_of_w), 10, 22, "erfinv(x) / x, w = -log(1 - x^2) <= 6.25, t = w / 3.125 - 1"),
+    ("erfinv_far", on(mp.mpf("2.5"), mp.mpf("6.5"), lambda s: erfinv_of_w(s * s)), 12, 28, "the same, t = (sqrt(w) - 4.5) / 2, sqrt(w) <= 6.5"),
+    ("erfinv_tail", on(mp.mpf("6.5"), mp.mpf("28.5"), lambda s: erfinv_of_w(s * s)), 12, 28, "the same, t = (sqrt(w) - 17.5) / 11"),
+    ("lgamma", on(1, 3, lgamma_ratio), 12, 27, "lgamma(x) / ((x - 1) (x - 2)), t = x - 2, 1 <= x <= 3"),
+    ("i0e_near", on(0, 8, i0e_near), 17, 30, "exp(-x) I0(x), t = x / 4 - 1, 0 <= x <= 8"),
+    ("i0e_far", bessel_far(0), 6, 22, "sqrt(x) exp(-x) I0(x), t = 16 / x - 1, x >= 8"),
+    ("i1e_near", on(0, 8, i1e_near), 17, 30, "exp(-x) I1(x) / x, t = x / 4 - 1, 0 <= x <= 8"),
+    ("i1e_far", bessel_far(1), 6, 22, "sqrt(x) exp(-x) I1(x), t = 16 / x - 1, x >= 8"),
+]
+
+
+def error(f, coefficients):
+    worst = mp.mpf(0)
+    for k in range(201):
+        t = mp.mpf(k - 100) / 100
+        want = f(t)
+        worst = max(worst, abs(mp.polyval(coefficients[::-1], t) / want - 1))
+    return worst
+
+
+def main():
+    print("/* special_tables.h - made by special_fit.py; do not edit. Coefficients of powers of t, lowest first. */")
+    print("#ifndef TPT_OPS_SPECIAL_TABLES_H\n#define TPT_OPS_SPECIAL_TABLES_H\n")
+    for name, f, low, high, what in TABLES:
+        for bits, degree in ((32, low), (64, high)):
+            c = chebyshev(f, degree)
+            print(f"/* {what}; relative error {mp.nstr(error(f, c), 2)}. */")
+            print(f"static const double tpt_poly_{name}_{bits}[] = {{")
+            for i in range(0, len(c), 4):
+                print("    " + " ".join(mp.nstr(x, 18, min_fixed=0, max_fixed=0) + "," for x in c[i : i + 4]))
+            print("};")
+    print("\n#define TPT_POLY_TABLES(X) \\")
+    print("    " + " ".join(f"X({name})" for name, *_ in TABLES))
+    print("\n#endif")
+
+
+if __name__ == "__main__":
+    main()
