@@ -19,6 +19,7 @@ typedef struct tpt_client_options {
 /* Opens the shared library `path` ("null" = the built-in fake plugin of tests) and makes a client. One clear sentence for: no
  * such file, not readable, not a shared library, no GetPjrtApi, another major API version, device held by another process. */
 TPT_MUST_USE tpt_status_t *tpt_client_open(const char *path, const tpt_client_options_t *options, tpt_client_t **out_client);
+/* NULL is fine. Live buffers and programs keep the client until they are released. */
 void tpt_client_close(tpt_client_t *client);
 int tpt_client_device_count(const tpt_client_t *client); /* addressable ones */
 const char *tpt_client_device_kind(const tpt_client_t *client, int device);
@@ -26,6 +27,9 @@ const char *tpt_client_platform(const tpt_client_t *client);
 const char *tpt_client_platform_version(const tpt_client_t *client);
 void tpt_client_api_version(const tpt_client_t *client, int *out_major, int *out_minor);
 bool tpt_client_host_memory(const tpt_client_t *client); /* buffers are plain host memory (CPU plugins): pointers can be read */
+/* One program runs on every device (tried once, at the first compile); else programs are compiled for one device. Single-device
+ * clients always say false. */
+bool tpt_client_portable(tpt_client_t *client);
 /* TPT_UNIMPLEMENTED when the plugin keeps no statistics (then the caller counts by itself). */
 TPT_MUST_USE tpt_status_t *tpt_client_memory(tpt_client_t *client, int device, tpt_memory_stats_t *out_stats);
 
@@ -43,6 +47,7 @@ TPT_MUST_USE tpt_status_t *tpt_buffer_await(tpt_buffer_t *buffer);
 bool tpt_buffer_is_ready(tpt_buffer_t *buffer);
 /* Waits, then copies bytes [offset, offset + nbytes) of the dense row-major form. Fast (memcpy) on host-memory plugins. */
 TPT_MUST_USE tpt_status_t *tpt_buffer_to_host(tpt_buffer_t *buffer, int64_t offset, int64_t nbytes, void *dst);
+/* To the buffer's own device: another reference to the same buffer. */
 TPT_MUST_USE tpt_status_t *tpt_buffer_copy_to_device(tpt_buffer_t *buffer, int device, tpt_buffer_t **out_buffer);
 /* Bytes of all live buffers of a device as we count them, and their peak. */
 int64_t tpt_buffer_live_bytes(int device, int64_t *out_peak);

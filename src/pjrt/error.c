@@ -1,0 +1,38 @@
+/* error.c - PJRT errors and events as our statuses. */
+#include "pjrt/pjrt_internal.h"
+
+tpt_status_t *tpt_pjrt_error(const PJRT_Api *api, PJRT_Error *error) {
+    if (error == NULL) return NULL;
+    tpt_code_t code = TPT_UNKNOWN;
+    if (api->PJRT_Error_GetCode != NULL) {
+        PJRT_Error_GetCode_Args get = TPT_ARGS(PJRT_Error_GetCode_Args, .error = error);
+        PJRT_Error *again = api->PJRT_Error_GetCode(&get);
+        if (again == NULL && get.code > PJRT_Error_Code_OK && get.code <= PJRT_Error_Code_UNAUTHENTICATED) {
+            code = (tpt_code_t)get.code; /* the same numbers by definition */
+        } else if (again != NULL) {
+            PJRT_Error_Destroy_Args drop = TPT_ARGS(PJRT_Error_Destroy_Args, .error = again);
+            api->PJRT_Error_Destroy(&drop);
+        }
+    }
+    PJRT_Error_Message_Args text = TPT_ARGS(PJRT_Error_Message_Args, .error = error);
+    api->PJRT_Error_Message(&text);
+    int size = text.message == NULL ? 0 : text.message_size > 65536 ? 65536 : (int)text.message_size;
+    tpt_status_t *status = tpt_status_make(code, "%.*s", size, text.message == NULL ? "" : text.message);
+    PJRT_Error_Destroy_Args destroy = TPT_ARGS(PJRT_Error_Destroy_Args, .error = error);
+    api->PJRT_Error_Destroy(&destroy);
+    return status;
+}
+
+void tpt_pjrt_event_drop(const PJRT_Api *api, PJRT_Event *event) {
+    if (event == NULL) return;
+    PJRT_Event_Destroy_Args args = TPT_ARGS(PJRT_Event_Destroy_Args, .event = event);
+    tpt_status_free(tpt_pjrt_error(api, api->PJRT_Event_Destroy(&args)));
+}
+
+tpt_status_t *tpt_pjrt_event_finish(const PJRT_Api *api, PJRT_Event *event) {
+    if (event == NULL) return NULL;
+    PJRT_Event_Await_Args args = TPT_ARGS(PJRT_Event_Await_Args, .event = event);
+    tpt_status_t *status = tpt_pjrt_error(api, api->PJRT_Event_Await(&args));
+    tpt_pjrt_event_drop(api, event);
+    return status;
+}

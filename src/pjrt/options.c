@@ -1,0 +1,69 @@
+/* options.c - writes the few fields of XLA's CompileOptionsProto that we set, in protobuf's wire format.
+ *
+ *   CompileOptionsProto          3 executable_build_options, 4 compile_portable_executable, 7 env_option_overrides
+ *   ExecutableBuildOptionsProto  1 device_ordinal, 4 num_replicas, 5 num_partitions, 9 device_assignment
+ *   DeviceAssignmentProto        1 replica_count, 2 computation_count, 3 computation_devices { 1 replica_device_ids }
+ *   map<string, OptionOverrideProto>: entry { 1 key, 2 value { 2 bool_field } } */
+#include <string.h>
+
+#include "pjrt/pjrt_internal.h"
+
+/* A message under construction. Each has room for all that is put into it: the caller's sizes are fixed. */
+typedef struct wire {
+    unsigned char data[TPT_PJRT_OPTIONS_MAX];
+    size_t size;
+} wire_t;
+
+static void wire_varint(wire_t *wire, uint64_t value) {
+    while (value >= 0x80) {
+        wire->data[wire->size++] = (unsigned char)(value | 0x80);
+        value >>= 7;
+    }
+    wire->data[wire->size++] = (unsigned char)value;
+}
+
+static void wire_int(wire_t *wire, unsigned field, int64_t value) {
+    wire_varint(wire, field << 3);
+    wire_varint(wire, (uint64_t)value);
+}
+
+static void wire_bytes(wire_t *wire, unsigned field, const void *data, size_t size) {
+    wire_varint(wire, field << 3 | 2);
+    wire_varint(wire, size);
+    memcpy(wire->data + wire->size, data, size);
+    wire->size += size;
+}
+
+static void wire_override(wire_t *wire, const char *name, bool value) {
+    wire_t choice = {.size = 0}, entry = {.size = 0};
+    wire_int(&choice, 2, value);
+    wire_bytes(&entry, 1, name, strlen(name));
+    wire_bytes(&entry, 2, choice.data, choice.size);
+    wire_bytes(wire, 7, entry.data, entry.size);
+}
+
+static void wire_assignment(wire_t *build, int device_id) {
+    wire_t ids = {.size = 0}, computation = {.size = 0}, assignment = {.size = 0};
+    wire_varint(&ids, (uint64_t)(int64_t)device_id);
+    wire_bytes(&computation, 1, ids.data, ids.size); /* packed */
+    wire_int(&assignment, 1, 1);
+    wire_int(&assignment, 2, 1);
+    wire_bytes(&assignment, 3, computation.data, computation.size);
+    wire_bytes(build, 9, assignment.data, assignment.size);
+}
+
+size_t tpt_pjrt_options_write(const tpt_pjrt_options_t *options, unsigned char out[TPT_PJRT_OPTIONS_MAX]) {
+    wire_t all = {.size = 0}, build = {.size = 0};
+    wire_int(&build, 1, -1); /* absent reads as ordinal 0, not as "none" */
+    wire_int(&build, 4, 1);
+    wire_int(&build, 5, 1);
+    if (!options->portable) wire_assignment(&build, options->device_id);
+    wire_bytes(&all, 3, build.data, build.size);
+    if (options->portable) wire_int(&all, 4, 1);
+    if (options->overrides) {
+        wire_override(&all, "xla_allow_excess_precision", options->excess_precision);
+        if (options->fast_minmax_off) wire_override(&all, "xla_cpu_enable_fast_min_max", false);
+    }
+    memcpy(out, all.data, all.size);
+    return all.size;
+}

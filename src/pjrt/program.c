@@ -1,0 +1,250 @@
+/* program.c - compiling, loading and keeping programs. Running them is in execute.c. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "pjrt/pjrt_internal.h"
+
+/* Most outputs of one program. */
+#define MAX_OUTPUTS 65536
+
+static size_t program_options(const tpt_client_t *client, const tpt_compile_options_t *options, bool portable,
+                              unsigned char out[TPT_PJRT_OPTIONS_MAX]) {
+    tpt_pjrt_options_t all = {
+        .portable = portable,
+        .device_id = client->devices[options->device].id,
+        .overrides = !atomic_load_explicit(&client->no_overrides, memory_order_relaxed),
+        .excess_precision = options->excess_precision,
+        .fast_minmax_off = options->exact_minmax && client->is_cpu,
+    };
+    return tpt_pjrt_options_write(&all, out);
+}
+
+/* A plugin with other compiler flags than XLA's says so when it reads ours. */
+static bool program_flags_refused(const tpt_client_t *client, const tpt_status_t *status) {
+    if (status == NULL || atomic_load_explicit(&client->no_overrides, memory_order_relaxed)) return false;
+    const char *message = tpt_status_message(status);
+    return strstr(message, "xla_allow_excess_precision") != NULL || strstr(message, "xla_cpu_enable_fast_min_max") != NULL ||
+           strstr(message, "compile option") != NULL || strstr(message, "option override") != NULL;
+}
+
+static tpt_status_t *program_compile_once(tpt_client_t *client, const char *text, size_t bytes,
+                                          const tpt_compile_options_t *options, bool portable,
+                                          PJRT_LoadedExecutable **out_loaded) {
+    static const char format[] = "mlir";
+    unsigned char packed[TPT_PJRT_OPTIONS_MAX];
+    PJRT_Program program = TPT_ARGS(PJRT_Program, .code = (char *)(uintptr_t)text, .code_size = bytes, .format = format,
+                                    .format_size = sizeof format - 1);
+    PJRT_Client_Compile_Args args = TPT_ARGS(PJRT_Client_Compile_Args, .client = client->handle, .program = &program,
+                                             .compile_options = (const char *)packed,
+                                             .compile_options_size = program_options(client, options, portable, packed));
+    TPT_TRY(tpt_pjrt_error(&client->api, client->api.PJRT_Client_Compile(&args)));
+    *out_loaded = args.executable;
+    return NULL;
+}
+
+static tpt_status_t *program_compile(tpt_client_t *client, const char *text, size_t bytes, const tpt_compile_options_t *options,
+                                     bool portable, PJRT_LoadedExecutable **out_loaded) {
+    tpt_status_t *status = program_compile_once(client, text, bytes, options, portable, out_loaded);
+    if (!program_flags_refused(client, status)) return status;
+    tpt_log(TPT_LOG_WARN, "the plugin refuses our compiler flags, going on without: %s", tpt_status_message(status));
+    tpt_status_free(status);
+    atomic_store_explicit(&client->no_overrides, true, memory_order_relaxed);
+    return program_compile_once(client, text, bytes, options, portable, out_loaded);
+}
+
+/* ---- wrapping ------------------------------------------------------------------------------------------------------ */
+
+/* Sizes of the outputs, asked once so that execute need not ask each buffer. Not every plugin tells: then out_nbytes is NULL.
+ */
+static tpt_status_t *program_read_sizes(tpt_program_t *program) {
+    const PJRT_Api *api = &program->client->api;
+    if (api->PJRT_Executable_OutputElementTypes == NULL || api->PJRT_Executable_OutputDimensions == NULL) return NULL;
+    PJRT_Executable_OutputElementTypes_Args types =
+        TPT_ARGS(PJRT_Executable_OutputElementTypes_Args, .executable = program->executable);
+    PJRT_Executable_OutputDimensions_Args dims =
+        TPT_ARGS(PJRT_Executable_OutputDimensions_Args, .executable = program->executable);
+    tpt_status_t *status = tpt_pjrt_error(api, api->PJRT_Executable_OutputElementTypes(&types));
+    if (status == NULL) status = tpt_pjrt_error(api, api->PJRT_Executable_OutputDimensions(&dims));
+    size_t count = (size_t)program->nouts;
+    if (status != NULL || types.num_output_types != count || dims.num_outputs != count) {
+        tpt_status_free(status);
+        return NULL;
+    }
+    int64_t *sizes = tpt_malloc(count * sizeof *sizes);
+    if (sizes == NULL) return tpt_status_oom(count * sizeof *sizes);
+    const int64_t *dim = dims.dims;
+    for (size_t i = 0; i < count; i++) {
+        sizes[i] = (int64_t)tpt_pjrt_type_size(types.output_types[i]);
+        for (size_t k = 0; k < dims.dim_sizes[i]; k++) sizes[i] *= *dim++;
+    }
+    program->out_nbytes = sizes;
+    return NULL;
+}
+
+static tpt_status_t *program_read(tpt_program_t *program) {
+    const PJRT_Api *api = &program->client->api;
+    PJRT_LoadedExecutable_GetExecutable_Args get =
+        TPT_ARGS(PJRT_LoadedExecutable_GetExecutable_Args, .loaded_executable = program->loaded);
+    TPT_TRY(tpt_pjrt_error(api, api->PJRT_LoadedExecutable_GetExecutable(&get)));
+    program->executable = get.executable;
+    PJRT_Executable_NumOutputs_Args outs = TPT_ARGS(PJRT_Executable_NumOutputs_Args, .executable = program->executable);
+    TPT_TRY(tpt_pjrt_error(api, api->PJRT_Executable_NumOutputs(&outs)));
+    if (outs.num_outputs > MAX_OUTPUTS)
+        return tpt_status_make(TPT_RESOURCE_EXHAUSTED, "program with %zu outputs", outs.num_outputs);
+    program->nouts = (int)outs.num_outputs;
+    return program_read_sizes(program);
+}
+
+static void program_destroy_loaded(const PJRT_Api *api, PJRT_LoadedExecutable *loaded) {
+    PJRT_LoadedExecutable_Destroy_Args args = TPT_ARGS(PJRT_LoadedExecutable_Destroy_Args, .executable = loaded);
+    tpt_status_free(tpt_pjrt_error(api, api->PJRT_LoadedExecutable_Destroy(&args)));
+}
+
+/* Takes `loaded` over, on failure too. */
+static tpt_status_t *program_wrap(tpt_client_t *client, PJRT_LoadedExecutable *loaded, int device, bool portable,
+                                  tpt_program_t **out_program) {
+    tpt_program_t *program = tpt_calloc(1, sizeof *program);
+    if (program == NULL) {
+        program_destroy_loaded(&client->api, loaded);
+        return tpt_status_oom(sizeof *program);
+    }
+    atomic_init(&program->refs, 1);
+    program->device = device;
+    program->portable = portable;
+    program->loaded = loaded;
+    program->client = client;
+    tpt_pjrt_client_retain(client);
+    tpt_status_t *status = program_read(program);
+    if (status != NULL) {
+        tpt_program_release(program);
+        return status;
+    }
+    *out_program = program;
+    return NULL;
+}
+
+void tpt_program_retain(tpt_program_t *program) {
+    atomic_fetch_add_explicit(&program->refs, 1, memory_order_relaxed);
+}
+
+void tpt_program_release(tpt_program_t *program) {
+    if (program == NULL || atomic_fetch_sub_explicit(&program->refs, 1, memory_order_acq_rel) != 1) return;
+    tpt_client_t *client = program->client;
+    if (program->executable != NULL) {
+        PJRT_Executable_Destroy_Args args = TPT_ARGS(PJRT_Executable_Destroy_Args, .executable = program->executable);
+        tpt_status_free(tpt_pjrt_error(&client->api, client->api.PJRT_Executable_Destroy(&args)));
+    }
+    program_destroy_loaded(&client->api, program->loaded);
+    tpt_free(program->out_nbytes);
+    tpt_free(program);
+    tpt_pjrt_client_release(client);
+}
+
+int tpt_program_nouts(const tpt_program_t *program) {
+    return program->nouts;
+}
+
+/* ---- one program for all devices ----------------------------------------------------------------------------------- */
+
+static bool portable_try(tpt_client_t *client) {
+    static const char text[] =
+        "module @probe {\n  func.func public @main(%arg0: tensor<1xf32>) -> tensor<1xf32> {\n"
+        "    %0 = stablehlo.add %arg0, %arg0 : tensor<1xf32>\n    return %0 : tensor<1xf32>\n  }\n}\n";
+    static const int64_t dims[1] = {1};
+    static const float one = 1;
+    int last = client->ndevices - 1;
+    const tpt_compile_options_t options = {.device = 0};
+    PJRT_LoadedExecutable *loaded = NULL;
+    tpt_program_t *program = NULL;
+    tpt_buffer_t *in = NULL, *out = NULL;
+    float two = 0;
+    tpt_status_t *status = program_compile(client, text, sizeof text - 1, &options, true, &loaded);
+    if (status == NULL) status = program_wrap(client, loaded, 0, true, &program);
+    if (status == NULL) status = tpt_buffer_from_host(client, last, TPT_F32, 1, dims, &one, &in);
+    if (status == NULL) status = tpt_program_execute(program, last, 1, &in, 0, NULL, 1, &out);
+    if (status == NULL) status = tpt_buffer_to_host(out, 0, sizeof two, &two);
+    tpt_buffer_release(in);
+    tpt_buffer_release(out);
+    tpt_program_release(program);
+    bool works = status == NULL;
+    if (!works) tpt_log(TPT_LOG_INFO, "no portable programs, compiling for each device: %s", tpt_status_message(status));
+    tpt_status_free(status);
+    return works;
+}
+
+bool tpt_client_portable(tpt_client_t *client) {
+    int known = atomic_load_explicit(&client->portable, memory_order_acquire);
+    if (known >= 0) return known != 0;
+    if (client->ndevices == 1) return false; /* nothing to gain */
+    tpt_mutex_lock(&client->probe_lock);
+    known = atomic_load_explicit(&client->portable, memory_order_relaxed);
+    if (known < 0) {
+        known = portable_try(client);
+        atomic_store_explicit(&client->portable, known, memory_order_release);
+    }
+    tpt_mutex_unlock(&client->probe_lock);
+    return known != 0;
+}
+
+/* ---- the door ------------------------------------------------------------------------------------------------------ */
+
+tpt_status_t *tpt_program_compile(tpt_client_t *client, const char *text, size_t bytes, const tpt_compile_options_t *options,
+                                  tpt_program_t **out_program) {
+    TPT_TRY(tpt_pjrt_check_device(client, options->device));
+    bool portable = tpt_client_portable(client);
+    PJRT_LoadedExecutable *loaded = NULL;
+    TPT_TRY(program_compile(client, text, bytes, options, portable, &loaded));
+    return program_wrap(client, loaded, options->device, portable, out_program);
+}
+
+tpt_status_t *tpt_program_serialize(tpt_program_t *program, void **out_data, size_t *out_bytes) {
+    const PJRT_Api *api = &program->client->api;
+    if (api->PJRT_Executable_Serialize == NULL)
+        return tpt_status_make(TPT_UNIMPLEMENTED, "the plugin cannot serialize programs");
+    PJRT_Executable_Serialize_Args args = TPT_ARGS(PJRT_Executable_Serialize_Args, .executable = program->executable);
+    TPT_TRY(tpt_pjrt_error(api, api->PJRT_Executable_Serialize(&args)));
+    void *copy = tpt_malloc(args.serialized_bytes_size);
+    if (copy != NULL) memcpy(copy, args.serialized_bytes, args.serialized_bytes_size);
+    size_t bytes = args.serialized_bytes_size;
+    if (args.serialized_executable_deleter != NULL) args.serialized_executable_deleter(args.serialized_executable);
+    if (copy == NULL) return tpt_status_oom(bytes);
+    *out_data = copy;
+    *out_bytes = bytes;
+    return NULL;
+}
+
+tpt_status_t *tpt_program_load(tpt_client_t *client, const void *data, size_t bytes, const tpt_compile_options_t *options,
+                               tpt_program_t **out_program) {
+    const PJRT_Api *api = &client->api;
+    TPT_TRY(tpt_pjrt_check_device(client, options->device));
+    if (api->PJRT_Executable_DeserializeAndLoad == NULL) {
+        return tpt_status_make(TPT_UNIMPLEMENTED, "the plugin cannot load serialized programs");
+    }
+    bool portable = tpt_client_portable(client);
+    unsigned char packed[TPT_PJRT_OPTIONS_MAX];
+    PJRT_Executable_DeserializeAndLoad_Args args =
+        TPT_ARGS(PJRT_Executable_DeserializeAndLoad_Args, .client = client->handle, .serialized_executable = data,
+                 .serialized_executable_size = bytes, .overridden_serialized_compile_options = (const char *)packed,
+                 .overridden_serialized_compile_options_size = program_options(client, options, portable, packed));
+    TPT_TRY(tpt_pjrt_error(api, api->PJRT_Executable_DeserializeAndLoad(&args)));
+    return program_wrap(client, args.loaded_executable, options->device, portable, out_program);
+}
+
+tpt_status_t *tpt_program_memory(tpt_program_t *program, tpt_program_memory_t *out_memory) {
+    const PJRT_Api *api = &program->client->api;
+    if (api->PJRT_Executable_GetCompiledMemoryStats == NULL) {
+        return tpt_status_make(TPT_UNIMPLEMENTED, "the plugin does not tell a program's memory");
+    }
+    PJRT_Executable_GetCompiledMemoryStats_Args args =
+        TPT_ARGS(PJRT_Executable_GetCompiledMemoryStats_Args, .executable = program->executable);
+    TPT_TRY(tpt_pjrt_error(api, api->PJRT_Executable_GetCompiledMemoryStats(&args)));
+    *out_memory = (tpt_program_memory_t){
+        .arguments = args.argument_size_in_bytes,
+        .outputs = args.output_size_in_bytes,
+        .aliased = args.alias_size_in_bytes,
+        .temporary = args.temp_size_in_bytes,
+        .code = args.generated_code_size_in_bytes,
+    };
+    return NULL;
+}
