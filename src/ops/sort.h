@@ -1,0 +1,15 @@
+/* sort.h - sorted order along a dim, and what is built on it. */
+#ifndef TPT_OPS_SORT_H
+#define TPT_OPS_SORT_H
+
+#include "ops/ops.h"
+
+/* Stable sort of x (rank >= 1) along dim; NaN is the largest value. Indices are I32 where they fit, else I64. */
+void tpt_sort_pairs(tpt_ir_t *ir, tpt_val_t x, int dim, bool descending, tpt_val_t *out_values, tpt_val_t *out_indices);
+/* Elements of a rank-1 value at integer positions of any shape. */
+tpt_val_t tpt_sort_take(tpt_ir_t *ir, tpt_val_t x, tpt_val_t at);
+/* For each of `values` ([rows, m]) its place in the sorted rows of `sorted` ([rows or 1, n]): I64 [rows, m]. With `right` the
+ * place after equal elements. */
+tpt_val_t tpt_sort_search(tpt_ir_t *ir, tpt_val_t sorted, tpt_val_t values, bool right);
+
+#endif
