@@ -1,0 +1,147 @@
+/* conv.c - convolutions of one to three spatial dims and their gradients. */
+#include "ops/nn.h"
+
+typedef struct conv_args {
+    int spatial;
+    int64_t stride[3], padding[3], dilation[3], output_padding[3], groups;
+    bool transposed;
+} conv_args_t;
+
+/* A list of one int per spatial dim; a single int stands for all of them. */
+static void read_ints(tpt_lower_t *L, const char *name, int spatial, int64_t if_none, int64_t *out) {
+    const int n = tpt_lower_ints(L, name, out, 3);
+    for (int i = n; i < spatial; i++) out[i] = n > 0 ? out[n - 1] : if_none;
+}
+
+static conv_args_t read_args(tpt_lower_t *L, tpt_val_t input) {
+    conv_args_t a = {0};
+    a.spatial = tpt_ir_rank(L->ir, input) - 2;
+    if (a.spatial < 1 || a.spatial > 3) {
+        tpt_lower_fail(L, TPT_INVALID_ARGUMENT, "convolution: 1 to 3 spatial dims are supported, got an input of rank %d",
+                       a.spatial + 2);
+        a.spatial = 1;
+    }
+    read_ints(L, "stride", a.spatial, 1, a.stride);
+    read_ints(L, "padding", a.spatial, 0, a.padding);
+    read_ints(L, "dilation", a.spatial, 1, a.dilation);
+    read_ints(L, "output_padding", a.spatial, 0, a.output_padding);
+    a.groups = tpt_lower_int(L, "groups", 1);
+    a.transposed = tpt_lower_bool(L, "transposed", false);
+    return a;
+}
+
+static tpt_val_t conv_forward(tpt_ir_t *b, tpt_val_t x, tpt_val_t w, const conv_args_t *a) {
+    tpt_ir_conv_t c = tpt_ir_conv_nchw(a->spatial);
+    c.feature_groups = a->groups;
+    for (int i = 0; i < a->spatial; i++) {
+        c.stride[i] = a->stride[i];
+        c.pad_low[i] = c.pad_high[i] = a->padding[i];
+        c.rhs_dilation[i] = a->dilation[i];
+    }
+    return tpt_ir_convolution(b, x, w, &c);
+}
+
+/* [groups * i, o, ...] -> [i, groups * o, ...]: the kernel of a transposed convolution as StableHLO wants it. */
+static tpt_val_t regroup(tpt_ir_t *b, tpt_val_t w, int64_t groups) {
+    if (groups == 1) return w;
+    const tpt_type_t t = *tpt_ir_type(b, w);
+    int64_t split[TPT_MAX_RANK], perm[TPT_MAX_RANK], joined[TPT_MAX_RANK];
+    split[0] = groups;
+    split[1] = t.dims[0] / groups;
+    perm[0] = 1;
+    perm[1] = 0;
+    for (int i = 1; i < t.rank; i++) {
+        split[i + 1] = t.dims[i];
+        perm[i + 1] = i + 1;
+        joined[i] = t.dims[i];
+    }
+    joined[0] = split[1];
+    joined[1] = groups * t.dims[1];
+    return tpt_ir_reshape(b, tpt_ir_transpose(b, tpt_ir_reshape(b, w, t.rank + 1, split), perm), t.rank, joined);
+}
+
+/* x [n, groups * i, ...] against w [groups * i, o, ...]; `extra` is the output padding. The kernel is reversed by an op of its
+ * own: plugins run that faster than a window with reversal. */
+static tpt_val_t conv_transposed(tpt_ir_t *b, tpt_val_t x, tpt_val_t w, const conv_args_t *a, const int64_t *extra) {
+    tpt_ir_conv_t c = tpt_ir_conv_nchw(a->spatial);
+    int64_t dims[3];
+    c.k_in_feature = 0;
+    c.k_out_feature = 1;
+    c.feature_groups = a->groups;
+    for (int i = 0; i < a->spatial; i++) {
+        const int64_t reach = a->dilation[i] * (tpt_ir_dim(b, w, i + 2) - 1);
+        c.lhs_dilation[i] = a->stride[i];
+        c.rhs_dilation[i] = a->dilation[i];
+        c.pad_low[i] = reach - a->padding[i];
+        c.pad_high[i] = reach - a->padding[i] + extra[i];
+        dims[i] = i + 2;
+    }
+    return tpt_ir_convolution(b, x, tpt_ir_reverse(b, regroup(b, w, a->groups), a->spatial, dims), &c);
+}
+
+/* Gradient of conv_forward for its kernel, of spatial size `size`: a convolution whose batch is the input's channels and whose
+ * contracted feature is the batch. */
+static tpt_val_t conv_grad_kernel(tpt_ir_t *b, tpt_val_t x, tpt_val_t gy, const conv_args_t *a, const int64_t *size) {
+    tpt_ir_conv_t c = tpt_ir_conv_nchw(a->spatial);
+    c.in_batch = 1;
+    c.in_feature = 0;
+    c.k_in_feature = 0;
+    c.k_out_feature = 1;
+    c.out_batch = 1;
+    c.out_feature = 0;
+    c.batch_groups = a->groups;
+    for (int i = 0; i < a->spatial; i++) {
+        const int64_t in = tpt_ir_dim(b, x, i + 2), out = tpt_ir_dim(b, gy, i + 2);
+        c.stride[i] = a->dilation[i];
+        c.rhs_dilation[i] = a->stride[i];
+        c.pad_low[i] = a->padding[i];
+        c.pad_high[i] = a->dilation[i] * (size[i] - 1) + a->stride[i] * (out - 1) + 1 - in - a->padding[i];
+    }
+    return tpt_ir_convolution(b, x, gy, &c);
+}
+
+/* convolution, convolution_overrideable. */
+void tpt_ops_convolution(tpt_lower_t *L) {
+    tpt_ir_t *b = L->ir;
+    tpt_val_t x = tpt_lower_tensor(L, "input"), w = tpt_lower_tensor(L, "weight");
+    const conv_args_t a = read_args(L, x);
+    const tpt_dtype_t dtype = tpt_ir_dtype(b, x);
+    w = tpt_ir_convert(b, w, dtype);
+    tpt_val_t out = a.transposed ? conv_transposed(b, x, w, &a, a.output_padding) : conv_forward(b, x, w, &a);
+    tpt_val_t bias = tpt_nn_optional(L, "bias", tpt_dtype_opmath(dtype));
+    if (bias != TPT_VAL_NONE) {
+        out = tpt_nn_opmath(b, out);
+        out = tpt_ir_add(b, out, tpt_nn_along(b, bias, out, 1));
+    }
+    tpt_lower_result(L, tpt_ir_convert(b, out, dtype));
+}
+
+static tpt_val_t grad_input(tpt_ir_t *b, tpt_val_t gy, tpt_val_t x, tpt_val_t w, const conv_args_t *a) {
+    if (a->transposed) return conv_forward(b, gy, w, a);
+    int64_t extra[3];
+    for (int i = 0; i < a->spatial; i++) {
+        const int64_t reach = a->dilation[i] * (tpt_ir_dim(b, w, i + 2) - 1);
+        extra[i] = tpt_ir_dim(b, x, i + 2) - ((tpt_ir_dim(b, gy, i + 2) - 1) * a->stride[i] - 2 * a->padding[i] + reach + 1);
+    }
+    return conv_transposed(b, gy, w, a, extra);
+}
+
+/* convolution_backward, convolution_backward_overrideable: only the gradients that output_mask asks for are results. */
+void tpt_ops_convolution_backward(tpt_lower_t *L) {
+    tpt_ir_t *b = L->ir;
+    tpt_val_t x = tpt_lower_tensor(L, "input"), w = tpt_lower_tensor(L, "weight");
+    const tpt_dtype_t dtype = tpt_ir_dtype(b, x);
+    w = tpt_ir_convert(b, w, dtype);
+    tpt_val_t gy = tpt_nn_tensor(L, "grad_output", dtype);
+    const conv_args_t a = read_args(L, x);
+    if (tpt_nn_mask(L, "output_mask", 0)) tpt_lower_result(L, grad_input(b, gy, x, w, &a));
+    if (tpt_nn_mask(L, "output_mask", 1)) {
+        int64_t size[3];
+        for (int i = 0; i < a.spatial; i++) size[i] = tpt_ir_dim(b, w, i + 2);
+        tpt_lower_result(L, a.transposed ? conv_grad_kernel(b, gy, x, &a, size) : conv_grad_kernel(b, x, gy, &a, size));
+    }
+    if (tpt_nn_mask(L, "output_mask", 2)) {
+        const int64_t dims[4] = {0, 2, 3, 4};
+        tpt_lower_result(L, tpt_ir_convert(b, tpt_nn_sum(b, tpt_nn_opmath(b, gy), a.spatial + 1, dims), dtype));
+    }
+}

@@ -1,0 +1,195 @@
+/* matmul.c - matrix products. Halves accumulate in float32 and are rounded once, by the conversion of the result. */
+#include "ops/nn.h"
+
+/* The dtype a product is accumulated in. */
+static tpt_dtype_t accumulate_dtype(tpt_dtype_t d) {
+    return d == TPT_BOOL ? TPT_I32 : tpt_dtype_opmath(d);
+}
+
+/* A dot of two operands of one dtype. Halves stay halves on the way in, so that matrix units can be used. */
+static tpt_val_t dot(tpt_ir_t *b, tpt_val_t x, tpt_val_t y, tpt_ir_dot_t d) {
+    const tpt_dtype_t dtype = tpt_ir_dtype(b, x);
+    if (dtype == TPT_BOOL) {
+        x = tpt_ir_convert(b, x, TPT_I32);
+        y = tpt_ir_convert(b, y, TPT_I32);
+    }
+    const tpt_dtype_t acc = accumulate_dtype(dtype);
+    d.out_dtype = acc == tpt_ir_dtype(b, x) ? TPT_DTYPE_NONE : acc;
+    return tpt_ir_dot(b, x, y, &d);
+}
+
+/* [m, k] x [k, n], or the same with one batch dim. */
+static tpt_val_t product(tpt_ir_t *b, tpt_val_t x, tpt_val_t y) {
+    tpt_ir_dot_t d = {0};
+    const int rank = tpt_ir_rank(b, x);
+    d.n_batch = rank - 2;
+    for (int i = 0; i < d.n_batch; i++) d.lhs_batch[i] = d.rhs_batch[i] = i;
+    d.n_contract = 1;
+    d.lhs_contract[0] = rank - 1;
+    d.rhs_contract[0] = rank - 2;
+    return dot(b, x, y, d);
+}
+
+/* [m, k] x [k] and [k] x [k]. */
+static tpt_val_t product_vec(tpt_ir_t *b, tpt_val_t x, tpt_val_t y) {
+    tpt_ir_dot_t d = {0};
+    d.n_contract = 1;
+    d.lhs_contract[0] = tpt_ir_rank(b, x) - 1;
+    d.rhs_contract[0] = 0;
+    return dot(b, x, y, d);
+}
+
+static tpt_val_t conjugate(tpt_ir_t *b, tpt_val_t x) {
+    if (!tpt_dtype_is_complex(tpt_ir_dtype(b, x))) return x;
+    tpt_val_t im = tpt_ir_neg(b, tpt_ir_unary(b, TPT_IR_IMAG, x));
+    return tpt_ir_binary(b, TPT_IR_COMPLEX, tpt_ir_unary(b, TPT_IR_REAL, x), im);
+}
+
+/* beta * self + alpha * x. A beta of 0 drops self, whatever it holds. */
+static tpt_val_t blend(tpt_lower_t *L, tpt_val_t x) {
+    tpt_ir_t *b = L->ir;
+    const tpt_dtype_t dtype = tpt_ir_dtype(b, x);
+    const tpt_type_t shape = *tpt_ir_type(b, x);
+    if (tpt_lower_has(L, "alpha")) x = tpt_ir_mul(b, x, tpt_lower_number(L, "alpha", dtype));
+    tpt_val_t self = tpt_nn_tensor(L, "self", dtype);
+    self = tpt_ir_broadcast_to(b, self, shape.rank, shape.dims);
+    if (tpt_lower_has(L, "beta")) {
+        tpt_val_t beta = tpt_lower_number(L, "beta", dtype), zero = tpt_ir_like(b, beta, 0);
+        self = tpt_ir_select(b, tpt_ir_compare(b, TPT_IR_EQ, beta, zero), zero, tpt_ir_mul(b, self, beta));
+    }
+    return tpt_ir_add(b, x, self);
+}
+
+/* mm, bmm, _int_mm and the overloads with out_dtype. */
+void tpt_ops_mm(tpt_lower_t *L) {
+    tpt_ir_t *b = L->ir;
+    tpt_val_t x = tpt_lower_tensor(L, "self"), y = tpt_lower_tensor(L, "mat2");
+    if (L->row->data == TPT_I32) {
+        x = tpt_ir_convert(b, x, TPT_I32);
+        y = tpt_ir_convert(b, y, TPT_I32);
+    }
+    tpt_lower_result(L, product(b, x, y));
+}
+
+/* addmm, baddbmm, addmv: `data` tells which names the factors have. */
+void tpt_ops_addmm(tpt_lower_t *L) {
+    static const char *const names[][2] = {{"mat1", "mat2"}, {"batch1", "batch2"}, {"mat", "vec"}};
+    tpt_val_t x = tpt_lower_tensor(L, names[L->row->data][0]), y = tpt_lower_tensor(L, names[L->row->data][1]);
+    tpt_lower_result(L, blend(L, L->row->data == 2 ? product_vec(L->ir, x, y) : product(L->ir, x, y)));
+}
+
+/* The batches are summed: one dot that contracts over batch and inner dims. */
+void tpt_ops_addbmm(tpt_lower_t *L) {
+    tpt_ir_dot_t d = {0};
+    d.n_contract = 2;
+    d.lhs_contract[0] = 0;
+    d.lhs_contract[1] = 2;
+    d.rhs_contract[0] = 0;
+    d.rhs_contract[1] = 1;
+    tpt_lower_result(L, blend(L, dot(L->ir, tpt_lower_tensor(L, "batch1"), tpt_lower_tensor(L, "batch2"), d)));
+}
+
+/* mv, dot, vdot. */
+void tpt_ops_dot(tpt_lower_t *L) {
+    static const char *const names[] = {"vec", "tensor", "other"};
+    tpt_val_t x = tpt_lower_tensor(L, "self"), y = tpt_lower_tensor(L, names[L->row->data]);
+    if (L->row->data == 2) x = conjugate(L->ir, x);
+    tpt_lower_result(L, product_vec(L->ir, x, y));
+}
+
+void tpt_ops_addr(tpt_lower_t *L) {
+    tpt_ir_t *b = L->ir;
+    const tpt_dtype_t want = L->outs != NULL ? (tpt_dtype_t)L->outs[0].dtype : tpt_promote_args(L);
+    const tpt_dtype_t dtype = accumulate_dtype(want);
+    tpt_val_t x = tpt_ir_unsqueeze(b, tpt_nn_tensor(L, "vec1", dtype), 1);
+    tpt_val_t y = tpt_ir_unsqueeze(b, tpt_nn_tensor(L, "vec2", dtype), 0);
+    tpt_lower_result(L, blend(L, tpt_ir_mul(b, x, y)));
+}
+
+/* linear: input [..., k] x weight [n, k], or [k] for a weight that is one row. */
+void tpt_ops_linear(tpt_lower_t *L) {
+    tpt_ir_t *b = L->ir;
+    tpt_val_t x = tpt_lower_tensor(L, "input"), w = tpt_lower_tensor(L, "weight");
+    tpt_ir_dot_t d = {0};
+    d.n_contract = 1;
+    d.lhs_contract[0] = tpt_ir_rank(b, x) - 1;
+    d.rhs_contract[0] = tpt_ir_rank(b, w) - 1;
+    tpt_val_t out = dot(b, x, w, d), bias = tpt_nn_optional(L, "bias", tpt_ir_dtype(b, out));
+    tpt_lower_result(L, bias == TPT_VAL_NONE ? out : tpt_ir_add(b, out, bias));
+}
+
+/* ---- grouped products --------------------------------------------------------------------------------------------- */
+
+/* Where `position` (0..n along dim `dim` of a [.., n, ..] matrix) belongs to group g: start <= position < end. */
+static tpt_val_t group_mask(tpt_ir_t *b, tpt_val_t start, tpt_val_t end, int rank, const int64_t *dims, int dim) {
+    tpt_val_t position = tpt_ir_iota(b, tpt_type_make(TPT_I32, rank, dims), dim);
+    return tpt_ir_and(b, tpt_ir_compare(b, TPT_IR_GE, position, start), tpt_ir_compare(b, TPT_IR_LT, position, end));
+}
+
+static tpt_val_t group_item(tpt_ir_t *b, tpt_val_t x, tpt_val_t g) {
+    const tpt_type_t t = *tpt_ir_type(b, x);
+    tpt_val_t starts[TPT_MAX_RANK];
+    int64_t sizes[TPT_MAX_RANK];
+    for (int i = 0; i < t.rank; i++) {
+        starts[i] = i == 0 ? g : tpt_ir_const_i(b, TPT_I32, 0);
+        sizes[i] = i == 0 ? 1 : t.dims[i];
+    }
+    return tpt_ir_reshape(b, tpt_ir_dynamic_slice(b, x, starts, sizes), t.rank - 1, t.dims + 1);
+}
+
+/* Ragged groups as dense dots, one a group in a loop: no memory beyond the result, on any plugin.
+ * rows: [m, k] x [g, k, n], groups of rows; columns: [g, m, k] x [k, n], groups of columns; inner: [m, k] x [k, n], groups
+ * of the contracted dim, result [g, m, n]. Places that belong to no group are zero. */
+static tpt_val_t grouped(tpt_ir_t *b, tpt_val_t x, tpt_val_t y, tpt_val_t offs) {
+    const bool inner = tpt_ir_rank(b, x) == 2 && tpt_ir_rank(b, y) == 2, rows = !inner && tpt_ir_rank(b, x) == 2;
+    const int64_t groups = tpt_ir_dim(b, offs, 0), m = tpt_ir_dim(b, x, -2), n = tpt_ir_dim(b, y, -1), k = tpt_ir_dim(b, x, -1);
+    const tpt_dtype_t acc = accumulate_dtype(tpt_ir_dtype(b, x));
+    const int64_t out_dims[3] = {inner ? groups : m, inner ? m : n, n}, mn[2] = {m, n}, mk[2] = {m, k}, one[1] = {1}, none[1] = {0};
+    const int out_rank = inner ? 3 : 2;
+    tpt_type_t out_type = tpt_type_make(acc, out_rank, out_dims), scalar = tpt_type_make(TPT_I32, 0, NULL);
+    offs = tpt_ir_convert(b, offs, TPT_I32);
+    const tpt_val_t pad_low = tpt_ir_const_i(b, TPT_I32, 0);
+    const tpt_val_t bounds = tpt_ir_pad(b, offs, pad_low, one, none, NULL); /* [0, offs...] */
+
+    tpt_ir_region_begin(b);
+    tpt_val_t g = tpt_ir_region_arg(b, scalar);
+    (void)tpt_ir_region_arg(b, out_type);
+    tpt_val_t more = tpt_ir_compare(b, TPT_IR_LT, g, tpt_ir_const_i(b, TPT_I32, groups));
+    const tpt_region_t cond = tpt_ir_region_end(b, 1, &more);
+
+    tpt_ir_region_begin(b);
+    g = tpt_ir_region_arg(b, scalar);
+    tpt_val_t out = tpt_ir_region_arg(b, out_type), next = tpt_ir_add(b, g, tpt_ir_const_i(b, TPT_I32, 1));
+    const tpt_val_t start = group_item(b, bounds, g), end = group_item(b, bounds, next);
+    if (inner) {
+        tpt_val_t mine = group_mask(b, start, end, 2, mk, 1);
+        tpt_val_t part = product(b, tpt_ir_select(b, mine, x, tpt_ir_like(b, x, 0)), y);
+        const tpt_val_t zero = tpt_ir_const_i(b, TPT_I32, 0), starts[3] = {g, zero, zero};
+        out = tpt_ir_dynamic_update_slice(b, out, tpt_ir_unsqueeze(b, part, 0), starts);
+    } else {
+        tpt_val_t part = product(b, rows ? x : group_item(b, x, g), rows ? group_item(b, y, g) : y);
+        out = tpt_ir_select(b, group_mask(b, start, end, 2, mn, rows ? 0 : 1), part, out);
+    }
+    const tpt_val_t yields[2] = {next, out}, inits[2] = {tpt_ir_const_i(b, TPT_I32, 0), tpt_ir_full_f(b, out_type, 0)};
+    const tpt_region_t body = tpt_ir_region_end(b, 2, yields);
+    tpt_val_t done[2] = {TPT_VAL_NONE, TPT_VAL_NONE};
+    tpt_ir_while(b, 2, inits, cond, body, done);
+    return done[1];
+}
+
+void tpt_ops_grouped_mm(tpt_lower_t *L) {
+    tpt_ir_t *b = L->ir;
+    tpt_val_t x = tpt_lower_tensor(L, "self"), y = tpt_lower_tensor(L, "mat2");
+    const int rx = tpt_ir_rank(b, x), ry = tpt_ir_rank(b, y);
+    tpt_val_t out;
+    if (rx == 3 && ry == 3) {
+        out = product(b, x, y);
+    } else if (!tpt_lower_has(L, "offs")) {
+        tpt_lower_fail(L, TPT_INVALID_ARGUMENT, "_grouped_mm: offs is needed when an operand is 2-d");
+        return;
+    } else {
+        out = grouped(b, x, y, tpt_lower_tensor(L, "offs"));
+    }
+    tpt_val_t bias = tpt_nn_optional(L, "bias", tpt_ir_dtype(b, out));
+    tpt_lower_result(L, bias == TPT_VAL_NONE ? out : tpt_ir_add(b, out, bias));
+}
