@@ -95,6 +95,9 @@ TPT_API const char *tpt_dtype_name(tpt_dtype_t dtype); /* as PyTorch's text: "fl
 
 /* ---- the runtime and its devices ---------------------------------------------------------------------------------- */
 
+/* Which plugin the next tpt_runtime_open opens: a path, or "null". The Python package resolves names (cpu, tpu, cuda) to paths.
+ * TPT_FAILED_PRECONDITION once the runtime is open with another one. num_devices <= 0: TORCH_TPU_NUM_DEVICES decides. */
+TPT_API TPT_MUST_USE tpt_status_t *tpt_plugin_select(const char *path, int num_devices);
 /* Opens the plugin at first use; later calls cost a load. All functions below that need a device call it themselves. */
 TPT_API TPT_MUST_USE tpt_status_t *tpt_runtime_open(void);
 TPT_API bool tpt_runtime_is_open(void);

@@ -1,0 +1,133 @@
+/* key.c - the key of a call: op, types and attributes as 64-bit words, and apart from it the call's run-time numbers.
+ *
+ * What is in the key makes a new plan when it changes; what is in a slot never does: numbers, offsets of windows, random state. */
+#include <string.h>
+
+#include "run_internal.h"
+
+static tpt_status_t *grow(uint64_t **words, uint32_t *capacity, uint32_t need, uint64_t *inline_words) {
+    if (need <= *capacity) return NULL;
+    size_t room = (size_t)*capacity * 2;
+    while (room < need) room *= 2;
+    if (room > TPT_MAX_SLOTS * 2) return tpt_status_make(TPT_RESOURCE_EXHAUSTED, "a call has too many arguments");
+    uint64_t *fresh = tpt_malloc(room * sizeof **words);
+    if (!fresh) return tpt_status_oom(room * sizeof **words);
+    memcpy(fresh, *words, *capacity * sizeof **words);
+    if (*words != inline_words) tpt_free(*words);
+    *words = fresh;
+    *capacity = (uint32_t)room;
+    return NULL;
+}
+
+static inline tpt_status_t *room_for(tpt_call_t *c, uint32_t key_words, uint32_t slots) {
+    if (c->key_words + key_words > c->key_capacity)
+        TPT_TRY(grow(&c->key, &c->key_capacity, c->key_words + key_words, c->inline_key));
+    if (2 * (c->nnumbers + slots) > c->numbers_capacity)
+        TPT_TRY(grow(&c->numbers, &c->numbers_capacity, 2 * (c->nnumbers + slots), c->inline_numbers));
+    return NULL;
+}
+
+static inline void put(tpt_call_t *c, uint64_t word) { c->key[c->key_words++] = word; }
+static inline void put_dims(tpt_call_t *c, int n, const int64_t *dims) {
+    memcpy(c->key + c->key_words, dims, (size_t)n * sizeof *dims);
+    c->key_words += (uint32_t)n;
+}
+static inline void put_slot(tpt_call_t *c, uint64_t a, uint64_t b) {
+    c->numbers[2 * c->nnumbers] = a;
+    c->numbers[2 * c->nnumbers + 1] = b;
+    c->nnumbers++;
+}
+
+static tpt_status_t *key_tensor(tpt_call_t *c, const tpt_tensor_t *t) {
+    if (!t->storage) {
+        TPT_TRY(room_for(c, 1, 0));
+        put(c, UINT64_MAX);
+        return NULL;
+    }
+    if (t->rank > TPT_MAX_RANK)
+        return tpt_status_make(TPT_UNIMPLEMENTED, "tensors of more than %d dimensions are not supported on tpu (got %d)",
+                               TPT_MAX_RANK, t->rank);
+    TPT_TRY(room_for(c, 2 + 5 * TPT_MAX_RANK, TPT_MAX_RANK));
+    const tpt_type_t *base = &t->storage->type;
+    tpt_view_t view;
+    int64_t starts[TPT_MAX_RANK];
+    TPT_TRY(tpt_view_classify(base, t, &view, starts));
+    put(c, (uint64_t)view.code | (uint64_t)t->dtype << 8 | (uint64_t)t->conj << 16 | (uint64_t)t->neg << 17 |
+               (uint64_t)t->rank << 24 | (uint64_t)base->dtype << 32 | (uint64_t)base->rank << 40 |
+               (uint64_t)view.ngroups << 48);
+    put_dims(c, base->rank, base->dims);
+    if (view.code != TPT_VIEW_SAME || view.bitcast) put_dims(c, t->rank, t->sizes);
+    if (view.code == TPT_VIEW_GENERAL || view.code == TPT_VIEW_GATHER) {
+        put_dims(c, t->rank, t->strides);
+        put_dims(c, view.ngroups, view.group_dims);
+    }
+    for (int i = 0; i < view.nstarts; i++) put_slot(c, (uint64_t)starts[i], 0);
+    return NULL;
+}
+
+static void number_words(const tpt_number_t *n, uint64_t *a, uint64_t *b) {
+    *a = (uint64_t)n->v.i;
+    *b = 0;
+    if (tpt_dtype_is_float((tpt_dtype_t)n->dtype) || tpt_dtype_is_complex((tpt_dtype_t)n->dtype)) {
+        memcpy(a, &n->v.f[0], sizeof *a);
+        if (tpt_dtype_is_complex((tpt_dtype_t)n->dtype)) memcpy(b, &n->v.f[1], sizeof *b);
+    }
+}
+
+static tpt_status_t *key_number(tpt_call_t *c, const tpt_number_t *n, bool is_static) {
+    TPT_TRY(room_for(c, 3, 1));
+    uint64_t a, b;
+    number_words(n, &a, &b);
+    put(c, (uint64_t)n->dtype | (uint64_t)n->wrapped << 8 | (uint64_t)is_static << 9);
+    if (is_static) {
+        put(c, a);
+        put(c, b);
+    } else {
+        put_slot(c, a, b);
+    }
+    return NULL;
+}
+
+static tpt_status_t *key_arg(tpt_call_t *c, int i) {
+    const tpt_arg_t *arg = &c->args[i];
+    bool is_static = i < 64 && (c->op->statics >> i & 1);
+    TPT_TRY(room_for(c, 2, 1));
+    put(c, (uint64_t)arg->kind | (uint64_t)(uint32_t)arg->count << 8);
+    switch ((tpt_arg_kind_t)arg->kind) {
+        case TPT_ARG_NONE: return NULL;
+        case TPT_ARG_TENSOR: return key_tensor(c, &arg->u.tensor);
+        case TPT_ARG_TENSORS:
+            for (int k = 0; k < arg->count; k++) TPT_TRY(key_tensor(c, &arg->u.tensors[k]));
+            return NULL;
+        case TPT_ARG_NUMBER: return key_number(c, &arg->u.number, is_static);
+        case TPT_ARG_NUMBERS:
+            for (int k = 0; k < arg->count; k++) TPT_TRY(key_number(c, &arg->u.numbers[k], is_static));
+            return NULL;
+        case TPT_ARG_INT:
+        case TPT_ARG_BOOL:
+        case TPT_ARG_DTYPE: put(c, (uint64_t)arg->u.i); return NULL;
+        case TPT_ARG_INTS:
+        case TPT_ARG_BOOLS:
+            TPT_TRY(room_for(c, (uint32_t)arg->count, 0));
+            put_dims(c, arg->count, arg->u.ints);
+            return NULL;
+        case TPT_ARG_STRING: {
+            uint32_t words = ((uint32_t)arg->count + 7) / 8;
+            TPT_TRY(room_for(c, words, 0));
+            memset(c->key + c->key_words, 0, words * sizeof *c->key);
+            memcpy(c->key + c->key_words, arg->u.string.text, (size_t)arg->count);
+            c->key_words += words;
+            return NULL;
+        }
+        case TPT_ARG_RNG: put_slot(c, arg->u.rng.seed, arg->u.rng.offset); return NULL;
+    }
+    return tpt_status_make(TPT_INTERNAL, "unknown argument kind %d", arg->kind);
+}
+
+tpt_status_t *tpt_key_make(tpt_call_t *c) {
+    put(c, c->op->id | (uint64_t)c->nargs << 32 | (uint64_t)tpt_precision_get() << 48 |
+               (uint64_t)tpt_index_checks_on() << 52);
+    for (int i = 0; i < c->nargs; i++) TPT_TRY(key_arg(c, i));
+    c->hash = tpt_hash64(c->key, c->key_words * sizeof *c->key);
+    return NULL;
+}

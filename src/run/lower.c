@@ -1,0 +1,367 @@
+/* lower.c - from a recorded graph to one StableHLO program: windows are decoded where they are used, rows lower themselves,
+ * results go back into their storages' values, and run-time numbers become places in packs. */
+#include <string.h>
+
+#include "run_internal.h"
+
+#define PACK_BOUND (1 << 20) /* length of a pack while lowering; the true one is set at the end */
+
+typedef struct lowering {
+    tpt_ir_t *ir;
+    const tpt_graph_t *graph;
+    tpt_prog_t *prog;
+    tpt_val_t *values; /* per graph value */
+    tpt_val_t bad;     /* the program's out-of-range word so far */
+    int pack_arg[TPT_PACK_COUNT];
+    uint32_t node; /* being lowered */
+    tpt_arena_t scratch;
+} lowering_t;
+
+/* ---- run-time numbers ---------------------------------------------------------------------------------------------- */
+
+static tpt_val_t pack_place(lowering_t *w, int kind, uint32_t slot, int fn, tpt_dtype_t source, uint32_t width) {
+    tpt_pack_t *pack = &w->prog->packs[kind];
+    int64_t bound = PACK_BOUND;
+    if (pack->length == 0) {
+        w->pack_arg[kind] = tpt_ir_nargs(w->ir);
+        w->prog->pack_order[w->prog->npacks++] = (uint8_t)kind;
+        pack->arg = tpt_ir_arg(w->ir, tpt_type_make(tpt_pack_dtype(kind), 1, &bound));
+    }
+    uint32_t place = pack->length;
+    for (size_t i = pack->nentries, seen = 0; i > 0 && seen < 16; i--, seen++) { /* the same number is often asked for again */
+        const tpt_pack_entry_t *e = &pack->entries[i - 1];
+        if (e->node == w->node && e->slot == slot && e->fn == fn) return tpt_ir_slice_dim(w->ir, pack->arg, 0, e->place, e->place + width);
+    }
+    tpt_status_t *status = tpt_vec_reserve(&pack->entries, &pack->capacity, pack->nentries + 1, sizeof *pack->entries, PACK_BOUND / 2);
+    if (status) return tpt_ir_fail(w->ir, status);
+    pack->entries[pack->nentries++] =
+        (tpt_pack_entry_t){.node = w->node, .slot = slot, .fn = (uint8_t)fn, .source = (uint8_t)source, .place = place};
+    pack->length += width;
+    return tpt_ir_slice_dim(w->ir, pack->arg, 0, place, place + width);
+}
+
+static tpt_val_t scalar(lowering_t *w, int kind, uint32_t slot, int fn, tpt_dtype_t source) {
+    int64_t none[1] = {0};
+    return tpt_ir_reshape(w->ir, pack_place(w, kind, slot, fn, source, 1), 0, none);
+}
+
+static int pack_of(tpt_dtype_t dtype) {
+    switch (dtype) {
+        case TPT_F64: return TPT_PACK_F64;
+        case TPT_I64:
+        case TPT_U64:
+        case TPT_U32: return TPT_PACK_I64;
+        case TPT_BOOL:
+        case TPT_U8:
+        case TPT_I8:
+        case TPT_I16:
+        case TPT_U16:
+        case TPT_I32: return TPT_PACK_I32;
+        default: return TPT_PACK_F32;
+    }
+}
+
+static tpt_val_t fixed_number(lowering_t *w, const tpt_number_t *n, tpt_number_fn_t fn, tpt_dtype_t dtype) {
+    if (fn != TPT_NUM_ID)
+        return tpt_ir_fail(w->ir, tpt_status_make(TPT_INTERNAL, "a static number cannot be changed on its way"));
+    if (tpt_dtype_is_complex((tpt_dtype_t)n->dtype)) {
+        if (!tpt_dtype_is_complex(dtype)) return tpt_ir_const_f(w->ir, dtype, n->v.f[0]);
+        tpt_dtype_t real = tpt_dtype_real(dtype);
+        return tpt_ir_binary(w->ir, TPT_IR_COMPLEX, tpt_ir_const_f(w->ir, real, n->v.f[0]), tpt_ir_const_f(w->ir, real, n->v.f[1]));
+    }
+    if (tpt_dtype_is_float((tpt_dtype_t)n->dtype)) return tpt_ir_const_f(w->ir, dtype, n->v.f[0]);
+    return tpt_ir_const_i(w->ir, dtype, n->v.i);
+}
+
+static tpt_val_t lower_number(tpt_lower_t *L, int arg, int item, int fn, tpt_dtype_t dtype) {
+    lowering_t *w = L->run;
+    const tpt_plan_t *plan = w->graph->nodes[w->node].plan;
+    const tpt_arg_t *a = &plan->args[arg];
+    const tpt_number_t *n = a->kind == TPT_ARG_NUMBERS ? &a->u.numbers[item] : &a->u.number;
+    if ((a->kind != TPT_ARG_NUMBER && a->kind != TPT_ARG_NUMBERS) || (a->kind == TPT_ARG_NUMBERS && item >= a->count))
+        return tpt_lower_fail(L, TPT_INTERNAL, "%s: argument '%s' is not a number", L->schema_name, L->names[arg]);
+    if (arg < 64 && (plan->op->statics >> arg & 1)) return fixed_number(w, n, (tpt_number_fn_t)fn, dtype);
+    uint32_t slot = plan->arg_slot[arg] + (uint32_t)item;
+    tpt_dtype_t source = (tpt_dtype_t)n->dtype;
+    if (tpt_dtype_is_complex(dtype)) {
+        if (fn != TPT_NUM_ID && tpt_dtype_is_complex(source))
+            return tpt_lower_fail(L, TPT_INTERNAL, "%s: complex number '%s' cannot be changed on its way", L->schema_name, L->names[arg]);
+        int kind = dtype == TPT_C128 ? TPT_PACK_F64 : TPT_PACK_F32;
+        tpt_val_t re = scalar(w, kind, slot, fn, source);
+        tpt_val_t im = tpt_dtype_is_complex(source) ? scalar(w, kind, slot, TPT_NUM_IMAG, source)
+                                                    : tpt_ir_const_f(w->ir, tpt_dtype_real(dtype), 0);
+        return tpt_ir_binary(w->ir, TPT_IR_COMPLEX, re, im);
+    }
+    int kind = pack_of(dtype);
+    if (dtype == TPT_BOOL && tpt_dtype_is_float(source)) kind = TPT_PACK_F64; /* 0.5 is true */
+    return tpt_ir_convert(w->ir, scalar(w, kind, slot, fn, source), dtype);
+}
+
+static tpt_val_t lower_rng(tpt_lower_t *L, int arg) {
+    lowering_t *w = L->run;
+    const tpt_plan_t *plan = w->graph->nodes[w->node].plan;
+    if (plan->args[arg].kind != TPT_ARG_RNG) return tpt_lower_fail(L, TPT_INTERNAL, "%s: no random state given", L->schema_name);
+    return pack_place(w, TPT_PACK_U64, plan->arg_slot[arg], TPT_NUM_ID, TPT_U64, 2);
+}
+
+/* ---- one node ------------------------------------------------------------------------------------------------------ */
+
+static tpt_status_t *no_room(void) { return tpt_status_make(TPT_RESOURCE_EXHAUSTED, "out of host memory while lowering"); }
+
+static void starts_of(lowering_t *w, const tpt_plan_tensor_t *pt, tpt_val_t *out_starts) {
+    int kind = tpt_type_numel(&pt->base) * 16 > INT32_MAX ? TPT_PACK_I64 : TPT_PACK_I32;
+    for (int i = 0; i < pt->view.nstarts; i++) out_starts[i] = scalar(w, kind, pt->first_slot + (uint32_t)i, TPT_NUM_ID, TPT_I64);
+}
+
+static tpt_status_t *decode_args(lowering_t *w, const tpt_node_t *node, const tpt_val_t *const **out_values) {
+    const tpt_plan_t *p = node->plan;
+    const tpt_val_t **lists = tpt_arena_alloc(&w->scratch, ((size_t)p->nargs + 1) * sizeof *lists);
+    if (!lists) return no_room();
+    for (int i = 0, t = 0; i < p->nargs; i++) {
+        const tpt_arg_t *a = &p->args[i];
+        int n = a->kind == TPT_ARG_TENSOR ? 1 : a->kind == TPT_ARG_TENSORS ? a->count : 0;
+        tpt_val_t *list = tpt_arena_alloc(&w->scratch, ((size_t)n + 1) * sizeof *list);
+        if (!list) return no_room();
+        for (int k = 0; k < n; k++) list[k] = TPT_VAL_NONE;
+        for (; t < p->ntensors && p->tensors[t].arg == i; t++) {
+            tpt_val_t starts[TPT_MAX_RANK];
+            starts_of(w, &p->tensors[t], starts);
+            list[p->tensors[t].item] = tpt_view_read(w->ir, &p->tensors[t].view, w->values[w->graph->inputs[node->first_input + (uint32_t)t]], starts);
+        }
+        lists[i] = list;
+    }
+    *out_values = lists;
+    return NULL;
+}
+
+static tpt_status_t *check_shape(const tpt_lower_t *L, int k, tpt_val_t v, int rank, const int64_t *sizes) {
+    const tpt_type_t *t = tpt_ir_type(L->ir, v);
+    if (v != TPT_VAL_NONE && t->rank == rank && memcmp(t->dims, sizes, (size_t)rank * sizeof *sizes) == 0) return NULL;
+    tpt_str_t text;
+    tpt_str_init(&text, 4096);
+    for (int i = 0; i < t->rank; i++) tpt_str_addf(&text, "%s%lld", i ? ", " : "", (long long)t->dims[i]);
+    tpt_str_add(&text, "], expected [");
+    for (int i = 0; i < rank; i++) tpt_str_addf(&text, "%s%lld", i ? ", " : "", (long long)sizes[i]);
+    tpt_status_t *status = tpt_status_make(TPT_INTERNAL, "%s: result %d was lowered with shape [%s]", L->schema_name, k, tpt_str_text(&text));
+    tpt_str_free(&text);
+    return status;
+}
+
+static tpt_status_t *fresh_results(lowering_t *w, const tpt_node_t *node, const tpt_lower_t *L) {
+    const tpt_plan_t *p = node->plan;
+    for (int k = 0; k < p->nouts; k++) {
+        const tpt_spec_t *spec = &p->outs[k];
+        TPT_TRY(check_shape(L, k, L->results[k], spec->rank, spec->sizes));
+        tpt_val_t v = tpt_ir_convert(w->ir, L->results[k], (tpt_dtype_t)spec->dtype);
+        /* Into memory order: the storage's dims are a permutation of the tensor's. */
+        tpt_tensor_t whole = {.sizes = spec->sizes, .strides = spec->strides, .rank = spec->rank, .dtype = spec->dtype};
+        tpt_view_t view;
+        int64_t starts[TPT_MAX_RANK];
+        TPT_TRY(tpt_view_classify(&p->out_types[k], &whole, &view, starts));
+        if (view.code == TPT_VIEW_GENERAL) {
+            tpt_val_t zeros[TPT_MAX_RANK], base = tpt_ir_full_i(w->ir, p->out_types[k], 0);
+            for (int i = 0; i < view.nstarts; i++) zeros[i] = tpt_ir_const_i(w->ir, TPT_I32, 0);
+            v = tpt_view_write(w->ir, &view, base, v, zeros);
+        } else {
+            v = tpt_ir_reshape(w->ir, v, p->out_types[k].rank, p->out_types[k].dims);
+        }
+        w->values[node->first_output + (uint32_t)k] = v;
+    }
+    return NULL;
+}
+
+static tpt_status_t *written_results(lowering_t *w, const tpt_node_t *node, const tpt_lower_t *L) {
+    const tpt_plan_t *p = node->plan;
+    for (int k = 0; k < p->nwrites; k++) {
+        const tpt_plan_tensor_t *pt = &p->tensors[p->writes[k]];
+        int32_t input = w->graph->inputs[node->first_input + (uint32_t)p->writes[k]];
+        tpt_val_t base = w->values[input], starts[TPT_MAX_RANK], v = L->results[p->nouts + k];
+        for (int j = 0; j < k; j++) /* two windows of one storage */
+            if (w->graph->inputs[node->first_input + (uint32_t)p->writes[j]] == input)
+                base = w->values[node->first_output + (uint32_t)(p->nouts + j)];
+        TPT_TRY(check_shape(L, p->nouts + k, v, pt->view.rank, pt->view.sizes));
+        starts_of(w, pt, starts);
+        v = tpt_ir_convert(w->ir, v, (tpt_dtype_t)pt->view.dtype);
+        w->values[node->first_output + (uint32_t)(p->nouts + k)] = tpt_view_write(w->ir, &pt->view, base, v, starts);
+    }
+    if (p->dynamic) w->values[node->first_output + (uint32_t)(p->nouts + p->nwrites)] = tpt_ir_convert(w->ir, L->count, TPT_I64);
+    return NULL;
+}
+
+/* The word names the first node with a bad index; nodes are lowered in order, so an earlier one keeps its place. */
+static void join_flag(lowering_t *w, const tpt_lower_t *L) {
+    w->prog->bad_sizes[w->node] = L->bad_size;
+    if (L->bad == TPT_VAL_NONE) return;
+    w->prog->flagged = true;
+    tpt_val_t mine = tpt_ir_select(w->ir, L->bad, tpt_ir_const_i(w->ir, TPT_I32, (int64_t)w->node + 1), tpt_ir_const_i(w->ir, TPT_I32, 0));
+    if (w->bad == TPT_VAL_NONE) {
+        w->bad = mine;
+        return;
+    }
+    tpt_val_t clean = tpt_ir_compare(w->ir, TPT_IR_EQ, w->bad, tpt_ir_const_i(w->ir, TPT_I32, 0));
+    w->bad = tpt_ir_select(w->ir, clean, mine, w->bad);
+}
+
+static tpt_status_t *run_row(lowering_t *w, const tpt_node_t *node, tpt_lower_t *L) {
+    const tpt_plan_t *p = node->plan;
+    *L = (tpt_lower_t){.ir = w->ir, .row = p->op->row, .schema_name = p->op->schema_name, .nargs = p->nargs, .names = p->op->names,
+                       .args = p->args, .nouts = p->nouts, .outs = p->outs, .count = TPT_VAL_NONE, .bad = TPT_VAL_NONE,
+                       .bad_size = -1, .run = w, .number = lower_number, .rng = lower_rng};
+    tpt_spec_t *targets = NULL; /* in-place and out= calls: what the written tensors are */
+    if (p->nouts == 0 && p->nwrites > 0) {
+        targets = tpt_arena_alloc(&w->scratch, (size_t)p->nwrites * sizeof *targets);
+        if (!targets) return no_room();
+        for (int k = 0; k < p->nwrites; k++) {
+            const tpt_view_t *v = &p->tensors[p->writes[k]].view;
+            targets[k].dtype = v->dtype;
+            targets[k].rank = v->rank;
+            memcpy(targets[k].sizes, v->sizes, sizeof v->sizes);
+            memcpy(targets[k].strides, v->strides, sizeof v->strides);
+        }
+        L->outs = targets;
+        L->nouts = p->nwrites;
+    }
+    TPT_TRY(decode_args(w, node, &L->values));
+    tpt_ir_set_precision(w->ir, p->precision);
+    tpt_row_lower(L);
+    return tpt_ir_take_status(w->ir);
+}
+
+static tpt_status_t *lower_node(lowering_t *w, uint32_t index) {
+    const tpt_node_t *node = &w->graph->nodes[index];
+    const tpt_plan_t *p = node->plan;
+    tpt_lower_t L;
+    w->node = index;
+    tpt_status_t *status = run_row(w, node, &L);
+    if (!status && L.nresults < p->nouts + p->nwrites)
+        status = tpt_status_make(TPT_INTERNAL, "%s: lowered to %d results, expected %d", L.schema_name, L.nresults, p->nouts + p->nwrites);
+    if (!status && p->dynamic && L.count == TPT_VAL_NONE) status = tpt_status_make(TPT_INTERNAL, "%s: lowered without a count", L.schema_name);
+    if (!status) status = fresh_results(w, node, &L);
+    if (!status) status = written_results(w, node, &L);
+    if (!status) join_flag(w, &L);
+    if (!status) status = tpt_ir_take_status(w->ir);
+    tpt_free(L.results);
+    return tpt_status_annotate(status, "while lowering %s", p->op->schema_name);
+}
+
+/* ---- whole programs ------------------------------------------------------------------------------------------------ */
+
+static tpt_status_t *start(lowering_t *w, const tpt_graph_t *graph) {
+    *w = (lowering_t){.graph = graph, .bad = TPT_VAL_NONE};
+    tpt_arena_init(&w->scratch, (size_t)1 << 28);
+    w->prog = tpt_calloc(1, sizeof *w->prog);
+    if (!w->prog) return no_room();
+    w->prog->nnodes = (int)graph->nnodes;
+    w->prog->bad_sizes = tpt_calloc(graph->nnodes + 1, sizeof *w->prog->bad_sizes);
+    w->values = tpt_calloc(graph->nvalues + 1, sizeof *w->values);
+    if (!w->prog->bad_sizes || !w->values) return no_room();
+    for (size_t i = 0; i < graph->nvalues; i++) w->values[i] = TPT_VAL_NONE;
+    return tpt_ir_new(&w->ir);
+}
+
+static void finish(lowering_t *w) {
+    tpt_ir_free(w->ir);
+    tpt_free(w->values);
+    tpt_arena_free(&w->scratch);
+    tpt_prog_free(w->prog);
+}
+
+static void add_inputs(lowering_t *w, const tpt_cut_t *cut) {
+    for (int i = 0; i < cut->ninputs; i++) {
+        w->values[cut->inputs[i]] = tpt_ir_arg(w->ir, *w->graph->values[cut->inputs[i]].type);
+        if (cut->aliases[i] >= 0) tpt_ir_arg_alias(w->ir, i, cut->aliases[i]);
+    }
+    for (size_t i = 0; i < w->graph->nvalues; i++) { /* storages that nobody has written yet */
+        const tpt_value_t *v = &w->graph->values[i];
+        if (v->node < 0 && !v->buffer) w->values[i] = tpt_ir_full_i(w->ir, *v->type, 0);
+    }
+}
+
+static void close_packs(lowering_t *w) {
+    for (int i = 0; i < w->prog->npacks; i++) {
+        int kind = w->prog->pack_order[i];
+        int64_t length = w->prog->packs[kind].length;
+        tpt_ir_arg_retype(w->ir, w->pack_arg[kind], tpt_type_make(tpt_pack_dtype(kind), 1, &length));
+    }
+}
+
+static tpt_status_t *lower_all(lowering_t *w, const tpt_cut_t *cut, char **out_text) {
+    add_inputs(w, cut);
+    for (size_t i = 0; i < w->graph->nnodes; i++) TPT_TRY(lower_node(w, (uint32_t)i));
+    for (int i = 0; i < cut->nlive; i++) tpt_ir_result(w->ir, w->values[cut->live[i]]);
+    if (w->prog->flagged) tpt_ir_result(w->ir, w->bad);
+    w->prog->nresults = cut->nlive + w->prog->flagged;
+    close_packs(w);
+    TPT_TRY(tpt_ir_take_status(w->ir));
+    TPT_TRY_MSG(tpt_ir_verify(w->ir), "while checking a program of %zu ops", w->graph->nnodes);
+    tpt_str_t text;
+    tpt_str_init(&text, (size_t)1 << 30);
+    const char *name = w->graph->nnodes == 1 ? w->graph->nodes[0].plan->op->row->name : "graph";
+    tpt_status_t *status = tpt_ir_print(w->ir, name, &text);
+    *out_text = status ? NULL : tpt_str_take(&text);
+    tpt_str_free(&text);
+    return status ? status : *out_text ? NULL : no_room();
+}
+
+tpt_status_t *tpt_prog_lower(const tpt_graph_t *graph, const tpt_cut_t *cut, tpt_prog_t **out_prog, char **out_text) {
+    lowering_t w;
+    tpt_status_t *status = start(&w, graph);
+    if (!status) status = lower_all(&w, cut, out_text);
+    if (!status) {
+        *out_prog = w.prog;
+        w.prog = NULL;
+    }
+    finish(&w);
+    return status;
+}
+
+/* ---- trying a plan -------------------------------------------------------------------------------------------------- */
+
+static tpt_status_t *specs_from_results(lowering_t *w, tpt_plan_t *p, const tpt_lower_t *L) {
+    int n = p->op->fresh_outs ? L->nresults - p->nwrites : 0;
+    if (n <= 0) return NULL;
+    tpt_spec_t *specs = tpt_arena_alloc(&w->scratch, (size_t)n * sizeof *specs);
+    if (!specs) return no_room();
+    for (int k = 0; k < n; k++) {
+        const tpt_type_t *t = tpt_ir_type(w->ir, L->results[k]);
+        int64_t stride = 1;
+        specs[k].dtype = t->dtype;
+        specs[k].rank = t->rank;
+        for (int d = t->rank - 1; d >= 0; d--) {
+            specs[k].sizes[d] = t->dims[d];
+            specs[k].strides[d] = stride;
+            stride *= t->dims[d] > 1 ? t->dims[d] : 1;
+        }
+    }
+    return tpt_plan_set_outs(p, specs, n);
+}
+
+static tpt_status_t *try_node(lowering_t *w, tpt_plan_t *p) {
+    for (int t = 0; t < p->ntensors; t++) w->values[t] = tpt_ir_arg(w->ir, p->tensors[t].base);
+    if (p->op->fresh_outs && !p->out_types) {
+        tpt_lower_t L;
+        tpt_status_t *status = run_row(w, &w->graph->nodes[0], &L);
+        if (!status) status = specs_from_results(w, p, &L);
+        p->flagged = L.bad != TPT_VAL_NONE;
+        tpt_free(L.results);
+        return status;
+    }
+    TPT_TRY(lower_node(w, 0));
+    p->flagged = w->prog->flagged;
+    return NULL;
+}
+
+tpt_status_t *tpt_prog_try_plan(tpt_plan_t *p) {
+    size_t values = (size_t)p->ntensors + (size_t)p->nouts + (size_t)p->nwrites + 1;
+    tpt_node_t node = {.plan = p, .first_output = (uint32_t)p->ntensors};
+    tpt_graph_t graph = {.nodes = &node, .nnodes = 1, .nvalues = values};
+    graph.inputs = tpt_calloc(values, sizeof *graph.inputs);
+    if (!graph.inputs) return no_room();
+    for (int t = 0; t < p->ntensors; t++) graph.inputs[t] = t;
+    lowering_t w;
+    tpt_status_t *status = start(&w, &graph);
+    if (!status) status = try_node(&w, p);
+    finish(&w);
+    tpt_free(graph.inputs);
+    return status;
+}

@@ -1,0 +1,264 @@
+/* run_internal.h - what the files of src/run share.
+ *
+ * One lock a device (tpt_dev_t.lock) guards its open graph, its storages and its pending flags. No lock is ever held while
+ * calling back into PyTorch: the core does not call back at all. */
+#ifndef TPT_RUN_INTERNAL_H
+#define TPT_RUN_INTERNAL_H
+
+#include <stdatomic.h>
+
+#include "base/alloc.h"
+#include "base/arena.h"
+#include "base/env.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/map.h"
+#include "base/thread.h"
+#include "base/vec.h"
+#include "ops/ops.h"
+#include "pjrt/pjrt.h"
+
+#define TPT_MAX_DEVICES 64
+#define TPT_MAX_NODES 4096     /* of one graph: it is cut when it gets so long */
+#define TPT_MAX_VALUES (1 << 20)
+#define TPT_MAX_SLOTS (1 << 20)
+
+/* ---- storages ------------------------------------------------------------------------------------------------------ */
+struct tpt_storage {
+    atomic_int refs;
+    int device;
+    tpt_type_t type; /* memory-order dims; may be larger than any tensor on it (capacity) */
+    int64_t nbytes;
+    void *address;
+    tpt_buffer_t *buffer; /* the value, when it is not pending; NULL and not pending: reads as zeros */
+    uint64_t epoch;       /* `value` belongs to the open graph iff this equals the graph's epoch */
+    int32_t value;
+    bool pending;         /* value is a node's output that has not run yet */
+    uint64_t flag;        /* number of the last out-of-range flag this value depends on; 0: none */
+    tpt_status_t *error;  /* poison: the value could not be made */
+    tpt_storage_t *next, *prev; /* all living storages of the device */
+};
+
+/* ---- views (view.c) ------------------------------------------------------------------------------------------------ */
+typedef enum tpt_view_code {
+    TPT_VIEW_SAME = 0,  /* whole base, same dims */
+    TPT_VIEW_RESHAPE,   /* whole base, other dims */
+    TPT_VIEW_GENERAL,   /* slices, steps, transposes, broadcasts of the base with some dims merged */
+    TPT_VIEW_GATHER,    /* overlapping windows: flat indices */
+    TPT_VIEW_EMPTY      /* no elements */
+} tpt_view_code_t;
+
+/* The structure of a window on a base, without its offset: windows that differ in the offset alone share it. */
+typedef struct tpt_view {
+    uint8_t code; /* tpt_view_code_t */
+    uint8_t dtype, conj, neg;
+    bool bitcast; /* base is first read as `dtype` */
+    int32_t rank;
+    int64_t sizes[TPT_MAX_RANK], strides[TPT_MAX_RANK];
+    int32_t ngroups; /* GENERAL: base dims after merging */
+    int64_t group_dims[TPT_MAX_RANK], group_strides[TPT_MAX_RANK];
+    int32_t nstarts; /* run-time starts: ngroups for GENERAL, 1 for GATHER (flat offset), else 0 */
+} tpt_view_t;
+
+/* Classifies; starts gets view->nstarts numbers. Refuses windows that reach past the base. */
+TPT_MUST_USE tpt_status_t *tpt_view_classify(const tpt_type_t *base, const tpt_tensor_t *tensor, tpt_view_t *out_view,
+                                             int64_t *out_starts);
+/* The window's logical value. `starts`: rank-0 integers. */
+tpt_val_t tpt_view_read(tpt_ir_t *ir, const tpt_view_t *view, tpt_val_t base, const tpt_val_t *starts);
+/* The base after the window has been overwritten with `v` (logical shape, view dtype). */
+tpt_val_t tpt_view_write(tpt_ir_t *ir, const tpt_view_t *view, tpt_val_t base, tpt_val_t v, const tpt_val_t *starts);
+/* Does a write replace the whole base? */
+bool tpt_view_is_whole(const tpt_view_t *view);
+
+/* ---- ops and plans (plan.c) ---------------------------------------------------------------------------------------- */
+struct tpt_op {
+    uint64_t id;
+    const tpt_row_t *row;
+    char *schema_name;
+    int nparams;
+    tpt_param_t *params;
+    const char **names;
+    bool fresh_outs;
+    uint64_t statics; /* bit i: number param i is part of the key */
+};
+
+typedef struct tpt_plan_tensor {
+    int arg, item; /* item: index in a list, 0 for a single tensor */
+    tpt_type_t base;
+    tpt_view_t view;
+    uint32_t first_slot; /* of its starts */
+} tpt_plan_tensor_t;
+
+/* One op with given types: everything that is the same in each call. Never freed while the runtime is open. */
+struct tpt_plan {
+    uint64_t id;
+    const tpt_op_t *op;
+    tpt_arena_t arena;
+    int nargs;
+    tpt_arg_t *args;      /* static copies */
+    uint32_t *arg_slot;   /* first run-time slot of a number, number list or rng argument */
+    int ntensors;         /* all non-None tensors of all arguments, in order */
+    tpt_plan_tensor_t *tensors;
+    int *arg_tensor;      /* first of an argument's tensors */
+    uint32_t nslots;      /* two words each */
+    int nouts;            /* fresh outputs */
+    tpt_spec_t *outs;
+    tpt_type_t *out_types; /* memory order */
+    int nwrites;
+    int *writes;          /* index into tensors */
+    bool dynamic, pads;   /* has a count; fresh outputs are padded */
+    bool flagged;         /* yields an out-of-range flag */
+    tpt_precision_t precision;
+    bool index_checks;
+    /* The last single-op program: saves the look-up in the steady state of strict mode. Guarded by the device lock. */
+    struct tpt_prog *last[2];
+};
+
+/* Collects the key and the slots of a call. */
+TPT_MUST_USE tpt_status_t *tpt_key_make(tpt_call_t *call);
+TPT_MUST_USE tpt_status_t *tpt_plan_make(tpt_call_t *call, const tpt_spec_t *specs, int nspecs, tpt_plan_t **out_plan);
+void tpt_plan_free(tpt_plan_t *plan);
+TPT_MUST_USE tpt_status_t *tpt_plan_set_outs(tpt_plan_t *plan, const tpt_spec_t *specs, int nspecs);
+tpt_plan_t *tpt_plan_find(const tpt_call_t *call);
+TPT_MUST_USE tpt_status_t *tpt_plan_add(const tpt_call_t *call, tpt_plan_t *plan, tpt_plan_t **out_kept);
+void tpt_plans_clear(void);
+
+/* ---- the open graph (graph.c) -------------------------------------------------------------------------------------- */
+typedef struct tpt_node {
+    tpt_plan_t *plan;
+    uint32_t first_input;  /* in graph->inputs: one value id a plan tensor */
+    uint32_t first_slot;   /* in graph->slots */
+    uint32_t first_output; /* value id of output 0; [fresh..., writes..., count] */
+    uint32_t noutputs;
+    char where[120];
+} tpt_node_t;
+
+typedef struct tpt_value {
+    tpt_storage_t *owner; /* weak: the storage whose current value this is; NULL: nobody's */
+    tpt_buffer_t *buffer; /* of an input; retained by the graph */
+    int32_t node, output; /* node < 0: an input (buffer) or zeros (no buffer) */
+    const tpt_type_t *type;
+    tpt_type_t own_type;  /* of inputs: the storage may die before the graph */
+    int32_t replaces;     /* value id that the same storage had before, or -1 */
+    uint64_t flag;        /* of inputs: the storage's flag when it was read */
+} tpt_value_t;
+
+typedef struct tpt_graph {
+    uint64_t epoch;
+    tpt_node_t *nodes;
+    size_t nnodes, nodes_capacity;
+    tpt_value_t *values;
+    size_t nvalues, values_capacity;
+    int32_t *inputs;
+    size_t ninputs, inputs_capacity;
+    uint64_t *slots; /* two words a slot */
+    size_t nslots, slots_capacity; /* in slots */
+    uint64_t *key; /* scratch of a cut */
+    size_t key_capacity;
+    int32_t *live; /* scratch: ids of outputs */
+    size_t live_capacity;
+} tpt_graph_t;
+
+/* ---- programs (prog.c) --------------------------------------------------------------------------------------------- */
+/* A run-time number of a program: slot `slot` of node `node`, after `fn`, at place `place` of the pack of its dtype. */
+typedef struct tpt_pack_entry {
+    uint32_t node, slot;
+    uint8_t fn, source; /* source: dtype of the slot's number; TPT_U64: two raw words */
+    uint32_t place;
+} tpt_pack_entry_t;
+enum { TPT_PACK_F32, TPT_PACK_F64, TPT_PACK_I32, TPT_PACK_I64, TPT_PACK_U64, TPT_PACK_COUNT };
+typedef struct tpt_pack {
+    tpt_pack_entry_t *entries;
+    size_t nentries, capacity;
+    uint32_t length; /* elements */
+    tpt_val_t arg;   /* while lowering */
+} tpt_pack_t;
+
+typedef struct tpt_prog {
+    tpt_program_t *program;
+    tpt_pack_t packs[TPT_PACK_COUNT];
+    int npacks;
+    uint8_t pack_order[TPT_PACK_COUNT]; /* kinds in the order of the program's arguments, after the inputs */
+    bool flagged; /* the last result is the out-of-range word: 0, or 1 + the first node that found a bad index */
+    int64_t *bad_sizes; /* per node, for messages; -1 unknown */
+    int nnodes, nresults;
+    uint64_t *key;
+    uint32_t key_words;
+} tpt_prog_t;
+
+/* What a cut has decided: which values go in and out. */
+typedef struct tpt_cut {
+    int ninputs, nlive;
+    const int32_t *inputs;  /* value ids with a buffer, in argument order */
+    const int32_t *live;    /* value ids that storages still own: the results */
+    const int32_t *aliases; /* per input: the result it may be donated to, or -1 */
+} tpt_cut_t;
+/* Lowers a graph to one program; its StableHLO text is the caller's to release with tpt_free. */
+TPT_MUST_USE tpt_status_t *tpt_prog_lower(const tpt_graph_t *graph, const tpt_cut_t *cut, tpt_prog_t **out_prog, char **out_text);
+TPT_MUST_USE tpt_status_t *tpt_prog_compile(tpt_prog_t *prog, const char *text, int device);
+void tpt_prog_free(tpt_prog_t *prog);
+/* Runs the lowering of one plan in a scratch program: types of results, flags; fills the plan's unknown outputs. */
+TPT_MUST_USE tpt_status_t *tpt_prog_try_plan(tpt_plan_t *plan);
+void tpt_progs_clear(void);
+tpt_prog_t *tpt_prog_find(uint64_t hash, const uint64_t *key, uint32_t words);
+TPT_MUST_USE tpt_status_t *tpt_prog_add(uint64_t hash, const uint64_t *key, uint32_t words, tpt_prog_t *prog);
+
+/* ---- devices (runtime.c) ------------------------------------------------------------------------------------------- */
+typedef struct tpt_flag {
+    uint64_t number, parent;
+    tpt_buffer_t *word;
+    int nmessages;
+    char *messages; /* one of TPT_FLAG_TEXT bytes a node */
+} tpt_flag_t;
+#define TPT_FLAG_TEXT 320
+
+typedef struct tpt_dev {
+    tpt_mutex_t lock;
+    int index;
+    tpt_graph_t graph;
+    tpt_storage_t *storages; /* living ones */
+    uint64_t next_flag;
+    tpt_flag_t *flags;
+    size_t nflags, flags_capacity;
+    uint64_t *failed; /* numbers of flags that were set */
+    size_t nfailed, failed_capacity;
+    tpt_status_t *late; /* an error still to be reported */
+    tpt_map_t constants; /* small packs -> buffer */
+} tpt_dev_t;
+
+void tpt_constants_clear(tpt_dev_t *dev);
+/* A storage with its list entry, device lock held; release without locking. */
+TPT_MUST_USE tpt_status_t *tpt_storage_make(tpt_dev_t *dev, const tpt_type_t *type, tpt_storage_t **out_storage);
+void tpt_storage_drop(tpt_dev_t *dev, tpt_storage_t *storage);
+tpt_client_t *tpt_runtime_client(void); /* NULL when closed */
+tpt_dev_t *tpt_dev(int device);         /* never NULL for a valid index of an open runtime */
+TPT_MUST_USE tpt_status_t *tpt_dev_get(int device, tpt_dev_t **out_dev); /* opens the runtime, checks the index */
+bool tpt_index_checks_on(void);
+bool tpt_env_donate(void); /* TORCH_TPU_DONATE, read once */
+
+/* ---- cutting (cut.c) ----------------------------------------------------------------------------------------------- */
+/* Device lock held in all of these. */
+TPT_MUST_USE tpt_status_t *tpt_graph_record(tpt_dev_t *dev, tpt_call_t *call, tpt_storage_t **outs, tpt_storage_t **out_count);
+TPT_MUST_USE tpt_status_t *tpt_graph_run(tpt_dev_t *dev);
+bool tpt_mode_defers(void); /* recording goes on after this op */
+void tpt_graph_forget(tpt_graph_t *graph, tpt_storage_t *storage); /* the storage dies or gets another value */
+void tpt_graph_reset(tpt_graph_t *graph);
+/* Makes the storage's buffer exist (cuts; zeros for an unwritten one). */
+TPT_MUST_USE tpt_status_t *tpt_storage_settle(tpt_dev_t *dev, tpt_storage_t *storage);
+
+/* ---- flags (flag.c) ------------------------------------------------------------------------------------------------ */
+TPT_MUST_USE tpt_status_t *tpt_flags_add(tpt_dev_t *dev, const tpt_prog_t *prog, tpt_buffer_t *word, uint64_t parent, uint64_t *out_number);
+uint64_t tpt_flag_join(tpt_dev_t *dev, uint64_t a, uint64_t b); /* of two flags the one that matters more */
+void tpt_flags_clear(tpt_dev_t *dev);
+/* Reads the flags that are ready (all of them when `wait`); the first set one becomes an IndexError. */
+TPT_MUST_USE tpt_status_t *tpt_flags_check(tpt_dev_t *dev, bool wait);
+bool tpt_flag_failed(tpt_dev_t *dev, uint64_t number);
+bool tpt_flag_open(const tpt_dev_t *dev, uint64_t number);
+
+/* ---- numbers (pack.c) ---------------------------------------------------------------------------------------------- */
+#define TPT_NUM_IMAG 100 /* internal tpt_number_fn_t: the imaginary part */
+tpt_dtype_t tpt_pack_dtype(int pack);
+/* The device buffer of one pack of a program for the graph's slots. Caller releases. */
+TPT_MUST_USE tpt_status_t *tpt_pack_buffer(tpt_dev_t *dev, const tpt_pack_t *pack, int kind, const tpt_graph_t *graph, tpt_buffer_t **out_buffer);
+
+#endif

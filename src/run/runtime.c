@@ -1,0 +1,192 @@
+/* runtime.c - the one client of the process, its devices, and settings. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "run_internal.h"
+
+static tpt_mutex_t open_lock = TPT_MUTEX_INIT;
+static _Atomic(tpt_client_t *) the_client;
+static tpt_dev_t devices[TPT_MAX_DEVICES];
+static int device_count;
+static char plugin_path[4096];
+static int plugin_devices;
+static atomic_int the_precision = TPT_PRECISION_HIGHEST;
+static atomic_int index_checks = -1, donate = -1; /* -1: not yet read from the environment */
+
+/* ---- opening ------------------------------------------------------------------------------------------------------- */
+
+tpt_status_t *tpt_plugin_select(const char *path, int num_devices) {
+    tpt_status_t *status = NULL;
+    tpt_mutex_lock(&open_lock);
+    if (strlen(path) >= sizeof plugin_path) {
+        status = tpt_status_make(TPT_INVALID_ARGUMENT, "the path of the PJRT plugin is too long");
+    } else if (atomic_load(&the_client) && strcmp(path, plugin_path) != 0) {
+        status = tpt_status_make(TPT_FAILED_PRECONDITION, "device tpu is already open with the plugin %s", plugin_path);
+    } else {
+        memcpy(plugin_path, path, strlen(path) + 1);
+        plugin_devices = num_devices;
+    }
+    tpt_mutex_unlock(&open_lock);
+    return status;
+}
+
+static const char *chosen_path(void) {
+    if (*plugin_path) return plugin_path;
+    if (*tpt_env_get(TPT_ENV_PLUGIN)) return tpt_env_get(TPT_ENV_PLUGIN);
+    if (*tpt_env_get(TPT_ENV_TPU_LIBRARY)) return tpt_env_get(TPT_ENV_TPU_LIBRARY);
+    return tpt_env_get(TPT_ENV_DEFAULT_PLUGIN);
+}
+
+static void init_device(int i) {
+    tpt_dev_t *dev = &devices[i];
+    memset(dev, 0, sizeof *dev);
+    pthread_mutex_init(&dev->lock, NULL);
+    dev->index = i;
+    dev->graph.epoch = 1;
+    tpt_map_init(&dev->constants, 1 << 16);
+}
+
+static tpt_status_t *open_client(void) {
+    const char *path = chosen_path();
+    if (!*path)
+        return tpt_status_make(TPT_NOT_FOUND, "no PJRT plugin for device tpu: pip install xla-cpu-pjrt==0.0.1, or set %s to the path of one",
+                               tpt_env_name(TPT_ENV_PLUGIN));
+    tpt_client_options_t options = {.show_plugin_log = tpt_env_flag(TPT_ENV_PLUGIN_LOG)};
+    options.num_devices = plugin_devices > 0 ? plugin_devices : (int)tpt_env_int(TPT_ENV_NUM_DEVICES, 1, TPT_MAX_DEVICES);
+    tpt_client_t *client;
+    TPT_TRY_MSG(tpt_client_open(path, &options, &client), "while opening device tpu");
+    int count = tpt_client_device_count(client);
+    device_count = count < TPT_MAX_DEVICES ? count : TPT_MAX_DEVICES;
+    for (int i = 0; i < device_count; i++) init_device(i);
+    if (path != plugin_path && strlen(path) < sizeof plugin_path) memcpy(plugin_path, path, strlen(path) + 1);
+    atomic_store(&the_client, client);
+    return NULL;
+}
+
+tpt_status_t *tpt_runtime_open(void) {
+    if (atomic_load_explicit(&the_client, memory_order_acquire)) return NULL;
+    tpt_mutex_lock(&open_lock);
+    tpt_status_t *status = atomic_load(&the_client) ? NULL : open_client();
+    tpt_mutex_unlock(&open_lock);
+    return status;
+}
+
+bool tpt_runtime_is_open(void) { return atomic_load_explicit(&the_client, memory_order_acquire) != NULL; }
+tpt_client_t *tpt_runtime_client(void) { return atomic_load_explicit(&the_client, memory_order_acquire); }
+
+void tpt_runtime_close(void) {
+    tpt_mutex_lock(&open_lock);
+    tpt_client_t *client = atomic_exchange(&the_client, NULL);
+    if (client) {
+        for (int i = 0; i < device_count; i++) {
+            tpt_dev_t *dev = &devices[i];
+            tpt_graph_reset(&dev->graph);
+            tpt_free(dev->graph.nodes);
+            tpt_free(dev->graph.values);
+            tpt_free(dev->graph.inputs);
+            tpt_free(dev->graph.slots);
+            tpt_free(dev->graph.key);
+            tpt_flags_clear(dev);
+            tpt_constants_clear(dev);
+            tpt_map_free(&dev->constants);
+            pthread_mutex_destroy(&dev->lock);
+        }
+        tpt_progs_clear();
+        tpt_plans_clear();
+        tpt_client_close(client);
+        device_count = 0;
+        *plugin_path = '\0';
+    }
+    tpt_mutex_unlock(&open_lock);
+}
+
+/* ---- devices ------------------------------------------------------------------------------------------------------- */
+
+tpt_dev_t *tpt_dev(int device) { return &devices[device]; }
+
+tpt_status_t *tpt_dev_get(int device, tpt_dev_t **out_dev) {
+    TPT_TRY(tpt_runtime_open());
+    if (device < 0 || device >= device_count)
+        return tpt_status_make(TPT_INVALID_ARGUMENT, "there is no device tpu:%d: the plugin has %d (TORCH_TPU_NUM_DEVICES asks a CPU plugin for more)",
+                               device, device_count);
+    *out_dev = &devices[device];
+    return NULL;
+}
+
+tpt_status_t *tpt_device_count(int *out_count) {
+    TPT_TRY(tpt_runtime_open());
+    *out_count = device_count;
+    return NULL;
+}
+
+const char *tpt_device_kind(int device) {
+    tpt_client_t *client = tpt_runtime_client();
+    return client && device >= 0 && device < device_count ? tpt_client_device_kind(client, device) : "";
+}
+const char *tpt_platform_name(void) { return tpt_runtime_is_open() ? tpt_client_platform(tpt_runtime_client()) : ""; }
+const char *tpt_platform_version(void) { return tpt_runtime_is_open() ? tpt_client_platform_version(tpt_runtime_client()) : ""; }
+const char *tpt_plugin_path(void) { return plugin_path; }
+
+void tpt_plugin_api_version(int *out_major, int *out_minor) {
+    *out_major = *out_minor = 0;
+    if (tpt_runtime_is_open()) tpt_client_api_version(tpt_runtime_client(), out_major, out_minor);
+}
+
+tpt_status_t *tpt_device_memory(int device, tpt_memory_stats_t *out_stats) {
+    tpt_dev_t *dev;
+    TPT_TRY(tpt_dev_get(device, &dev));
+    tpt_status_t *status = tpt_client_memory(tpt_runtime_client(), device, out_stats);
+    if (!status) return NULL;
+    if (tpt_status_code(status) != TPT_UNIMPLEMENTED) return status;
+    tpt_status_free(status); /* the plugin keeps no statistics: our own live buffers */
+    memset(out_stats, 0, sizeof *out_stats);
+    out_stats->in_use = tpt_buffer_live_bytes(device, &out_stats->peak);
+    return NULL;
+}
+
+void tpt_device_memory_reset_peak(int device) {
+    if (tpt_runtime_is_open()) tpt_buffer_reset_peak(device);
+}
+
+/* Waits for each living value; values that nobody can see any more need no waiting. */
+static tpt_status_t *synchronize(tpt_dev_t *dev) {
+    tpt_mutex_lock(&dev->lock);
+    tpt_status_t *status = tpt_graph_run(dev);
+    for (tpt_storage_t *s = dev->storages; s; s = s->next) {
+        if (s->error || !s->buffer) continue;
+        tpt_status_t *failed = tpt_buffer_await(s->buffer);
+        if (failed) {
+            s->error = tpt_status_copy(failed);
+            status = tpt_status_join(status, failed);
+        }
+    }
+    status = tpt_status_join(status, tpt_flags_check(dev, true));
+    tpt_mutex_unlock(&dev->lock);
+    return status;
+}
+
+tpt_status_t *tpt_device_synchronize(int device) {
+    if (!tpt_runtime_is_open() && device <= 0) return NULL; /* nothing was ever given to it */
+    tpt_dev_t *dev;
+    if (device >= 0) {
+        TPT_TRY(tpt_dev_get(device, &dev));
+        return synchronize(dev);
+    }
+    tpt_status_t *status = NULL;
+    for (int i = 0; i < device_count; i++) status = tpt_status_join(status, synchronize(&devices[i]));
+    return status;
+}
+
+/* ---- settings ------------------------------------------------------------------------------------------------------ */
+
+void tpt_precision_set(tpt_precision_t precision) { atomic_store(&the_precision, precision); }
+tpt_precision_t tpt_precision_get(void) { return (tpt_precision_t)atomic_load_explicit(&the_precision, memory_order_relaxed); }
+
+static bool setting(atomic_int *value, tpt_env_t var) {
+    int now = atomic_load_explicit(value, memory_order_relaxed);
+    if (now < 0) atomic_store(value, now = tpt_env_flag(var));
+    return now != 0;
+}
+void tpt_index_checks_set(bool on) { atomic_store(&index_checks, on); }
+bool tpt_index_checks_on(void) { return setting(&index_checks, TPT_ENV_INDEX_CHECKS); }
+bool tpt_env_donate(void) { return setting(&donate, TPT_ENV_DONATE); }
