@@ -50,6 +50,9 @@ int64_t tpt_ir_numel(const tpt_ir_t *ir, tpt_val_t v);
 /* Arguments and results of main. `alias` >= 0: the argument may be donated to result number `alias` (tf.aliasing_output). */
 tpt_val_t tpt_ir_arg(tpt_ir_t *ir, tpt_type_t type);
 void tpt_ir_arg_alias(tpt_ir_t *ir, int arg, int result);
+/* Changes the type of an argument whose length was not known when it was made (packs of run-time numbers). Users were typed with
+ * the old one; the verifier checks them against the new one. */
+void tpt_ir_arg_retype(tpt_ir_t *ir, int arg, tpt_type_t type);
 void tpt_ir_result(tpt_ir_t *ir, tpt_val_t v); /* appends a result */
 int tpt_ir_nargs(const tpt_ir_t *ir);
 int tpt_ir_nresults(const tpt_ir_t *ir);
