@@ -1,0 +1,286 @@
+// dispatch.cpp - the one boxed kernel that serves every overload of every row.
+#include <ATen/native/Resize.h>
+#include <torch/library.h>
+
+#include <memory>
+#include <unordered_map>
+
+#include "convert.h"
+
+namespace tpt_glue {
+
+namespace {
+
+// Ends the core's call whatever happens.
+struct CallEnd {
+  tpt_call_t *call;
+  bool open = true;
+  ~CallEnd() { close(); }
+  void close() {
+    if (open) tpt_call_end(call);
+    open = false;
+  }
+};
+
+// Output storages that no tensor owns yet.
+struct Outputs {
+  static constexpr int kInline = 8;
+  tpt_storage_t *few[kInline] = {};
+  std::unique_ptr<tpt_storage_t *[]> many;
+  tpt_storage_t **all = few;
+  int count;
+
+  explicit Outputs(int n) : count(n) {
+    if (n <= kInline) return;
+    many.reset(new tpt_storage_t *[static_cast<size_t>(n)]());
+    all = many.get();
+  }
+  ~Outputs() {
+    for (int i = 0; i < count; i++) {
+      if (all[i] != nullptr) tpt_storage_release(all[i]);
+    }
+  }
+  at::Tensor take(const Binding &binding, const tpt_call_t &call, int k) {
+    tpt_storage_t *storage = all[k];
+    all[k] = nullptr;
+    if (C10_LIKELY(!(binding.flags & TPT_ROW_DYNAMIC))) return wrap(storage, *tpt_call_spec(&call, k), call.device);
+    // The storage is padded; the tensor is a window on its valid rows.
+    tpt_spec_t spec = *tpt_call_spec(&call, k);
+    if (spec.rank > 0 && k < 4) spec.sizes[0] = call.dynamic_size[k];
+    return wrap(storage, spec, call.device);
+  }
+};
+
+// The kernel that PyTorch has for every device, for calls that are not this device's after all: `zeros_like(x, device="cpu")`
+// comes here because x is a tpu tensor.
+bool leaves_device(const Binding &binding, Args args, const Converted &converted) {
+  if (binding.layout_slot >= 0) {
+    const auto &layout = args[static_cast<size_t>(binding.layout_slot)];
+    if (layout.isInt() && layout.toInt() != static_cast<int64_t>(c10::Layout::Strided)) return true;
+  }
+  if (binding.device_slot < 0 || !converted.has_tensor) return false;
+  const auto &value = args[static_cast<size_t>(binding.device_slot)];
+  if (!value.isDevice()) return false;
+  const c10::Device device = value.toDevice();
+  return device.type() != kTpu || (device.has_index() ? device.index() : current_device()) != converted.device;
+}
+
+void call_composite(const Binding &binding, std::vector<c10::IValue> *stack) {
+  constexpr auto key = c10::DispatchKey::CompositeExplicitAutograd;
+  TORCH_CHECK_NOT_IMPLEMENTED(binding.handle.hasKernelForDispatchKey(key), binding.name,
+                              " is not implemented for this layout or this mix of devices on tpu");
+  binding.handle.callBoxedForDispatchKey(key, *stack);
+}
+
+// Gives our out= tensors the sizes that the meta kernel gave theirs (it has warned where that is due). True if any changed.
+bool resize_outs(Args args, const MetaResult &meta) {
+  bool changed = false;
+  for (const auto &[slot, twin] : meta.outs) {
+    const at::Tensor &out = args[static_cast<size_t>(slot)].toTensor();
+    if (out.sizes() == twin.sizes()) continue;
+    out.resize_(twin.sizes());
+    if (twin.is_non_overlapping_and_dense() && out.strides() != twin.strides()) {
+      out.unsafeGetTensorImpl()->set_sizes_and_strides(twin.sizes(), twin.strides());
+    }
+    changed = true;
+  }
+  return changed;
+}
+
+// out= forms whose sizes no meta kernel can tell: the functional form, then a copy. Leaves the outs on the stack.
+void call_functional(const Binding &binding, std::vector<c10::IValue> *stack) {
+  const size_t base = stack->size() - binding.slots.size();
+  const auto &wanted = binding.functional->schema().arguments();
+  const auto &given = binding.handle.schema().arguments();
+  std::vector<c10::IValue> inner, outs;
+  for (const auto &arg : wanted) {
+    c10::IValue value;
+    for (size_t i = 0; i < given.size(); i++) {
+      if (given[i].name() == arg.name()) value = (*stack)[base + i];
+    }
+    inner.push_back(std::move(value));
+  }
+  for (size_t i = 0; i < given.size(); i++) {
+    if (given[i].is_out()) outs.push_back((*stack)[base + i]);
+  }
+  binding.functional->callBoxed(&inner);
+  TORCH_CHECK(inner.size() == outs.size(), binding.name, ": the functional form gives ", inner.size(), " results");
+  for (size_t i = 0; i < outs.size(); i++) {
+    at::native::resize_output(outs[i].toTensor(), inner[i].toTensor().sizes());
+    outs[i].toTensor().copy_(inner[i].toTensor());
+  }
+  stack->resize(base);
+  for (auto &out : outs) stack->push_back(std::move(out));
+}
+
+enum class Miss { Planned, Functional };
+
+// No plan yet: find the result types. `call` may be begun anew, when out= tensors had to be resized.
+C10_NOINLINE Miss plan_call(const Binding &binding, Args args, Converted *converted, tpt_call_t *call, CallEnd *end) {
+  if (binding.flags & TPT_ROW_NOMETA) {
+    if (binding.has_out && binding.functional.has_value()) return Miss::Functional;
+    check(tpt_call_plan(call, nullptr, 0));
+    return Miss::Planned;
+  }
+  MetaResult meta;
+  if (!run_meta(binding, args, &meta)) {
+    if (binding.has_out && binding.functional.has_value()) return Miss::Functional;
+    TORCH_CHECK_NOT_IMPLEMENTED(!binding.fresh && !binding.has_out, binding.name,
+                                ": PyTorch has no meta kernel for this op, so its result cannot be typed on the tpu device");
+    check(tpt_call_plan(call, nullptr, 0));  // in place: nothing to type
+    return Miss::Planned;
+  }
+  if (resize_outs(args, meta)) {
+    const char *where = call->where;
+    end->close();
+    convert(binding, args, converted);
+    check(tpt_call_begin(call, binding.op, converted->args, binding.nargs, converted->device));
+    end->open = true;
+    call->where = where;
+    if (call->plan != nullptr) return Miss::Planned;
+  }
+  check(tpt_call_plan(call, meta.specs.data(), static_cast<int>(meta.specs.size())));
+  if (!meta.simple) pattern_put(call->plan, std::move(meta.pattern));
+  return Miss::Planned;
+}
+
+c10::IValue take_list(const Binding &binding, const tpt_call_t &call, Outputs *outputs, int first, int count) {
+  c10::List<at::Tensor> list;
+  list.reserve(static_cast<size_t>(count));
+  for (int i = 0; i < count; i++) list.push_back(outputs->take(binding, call, first + i));
+  return list;
+}
+
+// Results with undefined tensors, lists or plain values among them.
+C10_NOINLINE void push_pattern(const Binding &binding, const tpt_call_t &call, Outputs *outputs, std::vector<c10::IValue> *stack,
+                               size_t base) {
+  const auto pattern = pattern_get(call.plan);
+  TORCH_CHECK(pattern != nullptr, binding.name, ": ", outputs->count, " results where ", binding.returns.size(), " are due");
+  std::vector<c10::IValue> results;
+  int next = 0;
+  for (const auto &item : pattern->items) {
+    switch (item.kind) {
+      case Pattern::Item::Tensor: results.emplace_back(outputs->take(binding, call, next++)); break;
+      case Pattern::Item::Undefined: results.emplace_back(at::Tensor()); break;
+      case Pattern::Item::List:
+        results.push_back(take_list(binding, call, outputs, next, item.count));
+        next += item.count;
+        break;
+      case Pattern::Item::Alias: results.push_back((*stack)[base + static_cast<size_t>(item.arg)]); break;
+      case Pattern::Item::Value: results.push_back(item.value); break;
+    }
+  }
+  stack->resize(base);
+  for (auto &result : results) stack->push_back(std::move(result));
+}
+
+void push_aliases(const Binding &binding, std::vector<c10::IValue> *stack, size_t base) {
+  if (C10_LIKELY(binding.returns.size() == 1)) {
+    c10::IValue self = std::move((*stack)[base + static_cast<size_t>(binding.returns[0].arg)]);
+    stack->resize(base);
+    stack->push_back(std::move(self));
+    return;
+  }
+  std::vector<c10::IValue> results;
+  for (const auto &ret : binding.returns) results.push_back((*stack)[base + static_cast<size_t>(ret.arg)]);
+  stack->resize(base);
+  for (auto &result : results) stack->push_back(std::move(result));
+}
+
+void push_results(const Binding &binding, const tpt_call_t &call, Outputs *outputs, std::vector<c10::IValue> *stack) {
+  const size_t base = stack->size() - binding.slots.size();
+  if (!binding.fresh) {
+    push_aliases(binding, stack, base);
+  } else if (C10_LIKELY(binding.plain && outputs->count == static_cast<int>(binding.returns.size()) &&
+                        binding.returns[0].kind == Return::Fresh)) {
+    at::Tensor first = outputs->take(binding, call, 0);
+    stack->resize(base);
+    stack->push_back(std::move(first));
+    for (int k = 1; k < outputs->count; k++) stack->push_back(outputs->take(binding, call, k));
+  } else if (binding.plain && binding.returns[0].kind == Return::FreshList) {
+    c10::IValue list = take_list(binding, call, outputs, 0, outputs->count);
+    stack->resize(base);
+    stack->push_back(std::move(list));
+  } else {
+    push_pattern(binding, call, outputs, stack, base);
+  }
+}
+
+void call_row(const Binding &binding, std::vector<c10::IValue> *stack) {
+  if (C10_UNLIKELY(binding.before != Before::Nothing) && before_call(binding, stack)) return;
+  const Args args(stack->data() + (stack->size() - binding.slots.size()), binding.slots.size());
+  Converted converted;
+  convert(binding, args, &converted);
+  if (C10_UNLIKELY((binding.device_slot >= 0 || binding.layout_slot >= 0) && leaves_device(binding, args, converted))) {
+    return call_composite(binding, stack);
+  }
+  if (binding.rng_arg >= 0) convert_rng(binding, args, &converted);
+  if (binding.has_write && !binding.foreach) check_overlap(binding, args);
+  tpt_call_t call;
+  check(tpt_call_begin(&call, binding.op, converted.args, binding.nargs, converted.device));
+  CallEnd end{&call};
+  const bool wants_line = (binding.flags & TPT_ROW_INDEX) != 0 || tpt_mode_get() == TPT_MODE_DEBUG;
+  call.where = C10_UNLIKELY(wants_line) ? python_where() : nullptr;
+  if (C10_UNLIKELY(call.plan == nullptr) && plan_call(binding, args, &converted, &call, &end) == Miss::Functional) {
+    end.close();
+    return call_functional(binding, stack);
+  }
+  Outputs outputs(call.nouts);
+  check(tpt_call_run(&call, outputs.all));
+  push_results(binding, call, &outputs, stack);
+}
+
+class TableKernel final : public c10::OperatorKernel {
+ public:
+  explicit TableKernel(const Binding *binding) : binding_(binding) {}
+  void operator()(const c10::OperatorHandle &, c10::DispatchKeySet, torch::jit::Stack *stack) { call_row(*binding_, stack); }
+
+ private:
+  const Binding *binding_;
+};
+
+torch::Library &library_of(const std::string &space) {
+  // Never freed: the registrations live as long as the process.
+  static auto *libraries = new std::unordered_map<std::string, torch::Library *>();
+  auto &library = (*libraries)[space];
+  if (library == nullptr) library = new torch::Library(torch::Library::IMPL, space, kKey, __FILE__, __LINE__);
+  return *library;
+}
+
+// For tests and docs: "ok|schema|row" of what is registered, "skipped|name|reason" of what is not.
+std::vector<std::string> row_report() {
+  std::vector<std::string> lines;
+  for (const Binding *binding : bindings()) lines.push_back("ok|" + binding->name + "|" + tpt_row_name(binding->row));
+  for (const auto &skipped : skipped_rows()) lines.push_back("skipped|" + skipped.row + "|" + skipped.reason);
+  return lines;
+}
+
+}  // namespace
+
+void register_rows() {
+  static const bool once = [] {
+    bind_rows();
+    for (const Binding *binding : bindings()) {
+      const size_t colon = binding->name.find("::");
+      library_of(binding->name.substr(0, colon))
+          .impl(binding->name.substr(colon + 2).c_str(),
+                torch::CppFunction::makeFromBoxedFunctor(std::make_unique<TableKernel>(binding)));
+    }
+    return true;
+  }();
+  (void)once;
+}
+
+void run_op(const tpt_op_t *op, const tpt_arg_t *args, int nargs, int device, const tpt_spec_t *specs, int nspecs,
+            tpt_storage_t **out_storages) {
+  tpt_call_t call;
+  check(tpt_call_begin(&call, op, args, nargs, device));
+  CallEnd end{&call};
+  call.where = tpt_mode_get() == TPT_MODE_DEBUG ? python_where() : nullptr;
+  if (call.plan == nullptr) check(tpt_call_plan(&call, specs, nspecs));
+  check(tpt_call_run(&call, out_storages));
+}
+
+TORCH_LIBRARY_FRAGMENT(tpu, m) { m.def("_row_report() -> str[]", &row_report); }
+
+}  // namespace tpt_glue

@@ -1,0 +1,76 @@
+// index.cpp - what indexing needs before its row runs: masks become indices (one host read), cpu indices come to the device.
+#include <ATen/NativeFunctions.h>
+#include <ATen/native/TensorAdvancedIndexingUtils.h>
+
+#include "convert.h"
+
+namespace tpt_glue {
+
+namespace {
+
+bool is_mask(const at::Tensor &tensor) {
+  return tensor.scalar_type() == at::kBool || tensor.scalar_type() == at::kByte;
+}
+
+bool needs_work(const c10::IValue &indices, c10::Device device) {
+  for (const auto &item : indices.toListRef()) {
+    if (!item.isTensor() || !item.toTensor().defined()) continue;
+    const at::Tensor &index = item.toTensor();
+    if (is_mask(index) || index.device() != device) return true;
+  }
+  return false;
+}
+
+c10::List<std::optional<at::Tensor>> expand(const at::Tensor &self, const c10::List<std::optional<at::Tensor>> &indices) {
+  c10::List<std::optional<at::Tensor>> moved;
+  int64_t dims = 0;
+  for (const std::optional<at::Tensor> &index : indices) {
+    const bool defined = index.has_value() && index->defined();
+    moved.push_back(defined ? std::optional<at::Tensor>(index->device() == self.device() ? *index : index->to(self.device()))
+                            : std::nullopt);
+    dims += defined && is_mask(*index) ? index->dim() : 1;
+  }
+  TORCH_CHECK_INDEX(dims <= self.dim(), "too many indices for tensor of dimension ", self.dim(), " (got ", dims, ")");
+  c10::List<std::optional<at::Tensor>> out;
+  for (const at::Tensor &index : at::native::expandTensors(self, moved)) {
+    out.push_back(index.defined() ? std::optional<at::Tensor>(index) : std::nullopt);
+  }
+  return out;
+}
+
+// `x[mask] = number` needs no indices at all.
+bool put_by_mask(const Binding &binding, const at::Tensor &self, const c10::List<std::optional<at::Tensor>> &indices,
+                 const at::Tensor &values, std::vector<c10::IValue> *stack, size_t base) {
+  if (values.dim() != 0 || !values.device().is_cpu()) return false;
+  const auto [possible, mask] = at::native::canDispatchToMaskedFill(self, indices, values);
+  if (!possible) return false;
+  if (binding.has_write && !binding.has_out) {
+    self.masked_fill_(mask, values.item());
+    stack->resize(base + 1);
+  } else if (!binding.has_out) {
+    at::Tensor filled = self.masked_fill(mask, values.item());
+    stack->resize(base);
+    stack->emplace_back(std::move(filled));
+  } else {
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool before_call(const Binding &binding, std::vector<c10::IValue> *stack) {
+  const size_t base = stack->size() - binding.slots.size();
+  const at::Tensor self = (*stack)[base].toTensor();
+  at::native::checkIndexTensorTypes((*stack)[base + 1].toOptionalTensorList(), /*allow_int=*/true);
+  const bool put = binding.before == Before::IndexPut;
+  if (needs_work((*stack)[base + 1], self.device())) {
+    const auto indices = (*stack)[base + 1].toOptionalTensorList();
+    const bool accumulate = put && (*stack)[base + 3].isBool() && (*stack)[base + 3].toBool();
+    if (put && !accumulate && put_by_mask(binding, self, indices, (*stack)[base + 2].toTensor(), stack, base)) return true;
+    (*stack)[base + 1] = expand(self, indices);
+  }
+  return false;
+}
+
+}  // namespace tpt_glue

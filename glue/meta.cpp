@@ -1,0 +1,155 @@
+// meta.cpp - the types of a call's results, from PyTorch's own meta kernels. Runs on a plan miss only.
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/List.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/record_function.h>
+#include <c10/util/Exception.h>
+
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
+#include "convert.h"
+
+namespace tpt_glue {
+
+namespace {
+
+// Meta twins of a call's tensors: one tensor given twice has one twin, so that meta kernels see `self is out`.
+class Twins {
+ public:
+  at::Tensor of(const at::Tensor &tensor) {
+    if (!tensor.defined() || tensor.device().type() != kTpu) return tensor;
+    auto &twin = twins_[tensor.unsafeGetTensorImpl()];
+    if (!twin.defined()) {
+      twin = at::Tensor(at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), tensor.scalar_type()));
+      if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) twin.unsafeGetTensorImpl()->set_wrapped_number(true);
+    }
+    return twin;
+  }
+
+ private:
+  std::unordered_map<const c10::TensorImpl *, at::Tensor> twins_;
+};
+
+c10::IValue twin_list(const c10::IValue &value, Twins *twins) {
+  if (value.isTensorList()) {
+    c10::List<at::Tensor> list;
+    for (const auto &item : value.toListRef()) list.push_back(twins->of(item.toTensor()));
+    return list;
+  }
+  c10::List<std::optional<at::Tensor>> list;
+  for (const auto &item : value.toListRef()) {
+    list.push_back(item.isTensor() ? std::optional<at::Tensor>(twins->of(item.toTensor())) : std::nullopt);
+  }
+  return list;
+}
+
+c10::IValue twin_value(const Slot &slot, const c10::IValue &value, Twins *twins) {
+  switch (slot.kind) {
+    case Kind::Tensor: return value.isTensor() ? c10::IValue(twins->of(value.toTensor())) : value;
+    case Kind::TensorList: return value.isNone() ? value : twin_list(value, twins);
+    case Kind::Device: return value.isNone() ? value : c10::IValue(c10::Device(c10::DeviceType::Meta));
+    case Kind::Generator: return {};
+    default: return value;
+  }
+}
+
+tpt_spec_t spec_of(const at::Tensor &tensor, const Binding &binding) {
+  TORCH_CHECK(tensor.dim() <= TPT_MAX_RANK, binding.name, ": a result of rank ", tensor.dim(), " is more than the device takes (",
+              TPT_MAX_RANK, ")");
+  tpt_spec_t spec{};
+  spec.dtype = static_cast<uint8_t>(to_tpt(tensor.scalar_type()));
+  spec.rank = static_cast<int32_t>(tensor.dim());
+  const bool dense = tensor.is_non_overlapping_and_dense();
+  int64_t stride = 1;
+  for (int64_t d = tensor.dim() - 1; d >= 0; d--) {
+    spec.sizes[d] = tensor.size(d);
+    spec.strides[d] = dense ? tensor.stride(d) : stride;
+    stride *= std::max<int64_t>(tensor.size(d), 1);
+  }
+  return spec;
+}
+
+void read_returns(const Binding &binding, const std::vector<c10::IValue> &stack, MetaResult *out) {
+  for (size_t i = 0; i < binding.returns.size(); i++) {
+    const Return &ret = binding.returns[i];
+    Pattern::Item item{};
+    switch (ret.kind) {
+      case Return::Fresh: {
+        const bool defined = stack[i].isTensor() && stack[i].toTensor().defined();
+        item.kind = defined ? Pattern::Item::Tensor : Pattern::Item::Undefined;
+        if (defined) out->specs.push_back(spec_of(stack[i].toTensor(), binding));
+        if (!defined) out->simple = false;
+        break;
+      }
+      case Return::FreshList:
+        item.kind = Pattern::Item::List;
+        for (const auto &tensor : stack[i].toListRef()) {
+          out->specs.push_back(spec_of(tensor.toTensor(), binding));
+          item.count++;
+        }
+        break;
+      case Return::Alias:
+        item.kind = Pattern::Item::Alias;
+        item.arg = ret.arg;
+        break;
+      case Return::Value:
+        item.kind = Pattern::Item::Value;
+        item.value = stack[i];
+        break;
+    }
+    out->pattern.items.push_back(std::move(item));
+  }
+  if (binding.fresh && !binding.plain) out->simple = false;
+}
+
+// PyTorch's texts for an op without a meta kernel; any other NotImplementedError is meant for the user.
+bool says_no_meta_kernel(const std::string &text) {
+  return text.find("'Meta' backend") != std::string::npos || text.find("no fake impl or Meta kernel") != std::string::npos;
+}
+
+std::mutex pattern_mutex;
+std::unordered_map<const tpt_plan_t *, std::shared_ptr<const Pattern>> &pattern_table() {
+  static auto *table = new std::unordered_map<const tpt_plan_t *, std::shared_ptr<const Pattern>>();
+  return *table;
+}
+
+}  // namespace
+
+bool run_meta(const Binding &binding, Args args, MetaResult *out) {
+  Twins twins;
+  std::vector<c10::IValue> stack;
+  stack.reserve(args.size());
+  for (size_t i = 0; i < args.size(); i++) {
+    stack.push_back(twin_value(binding.slots[i], args[i], &twins));
+    if (binding.slots[i].out && stack.back().isTensor()) out->outs.emplace_back(static_cast<int>(i), stack.back().toTensor());
+  }
+  {
+    // Autograd has done its part; profilers should not see these calls.
+    at::AutoDispatchBelowADInplaceOrView below;
+    at::DisableRecordFunctionGuard unseen;
+    try {
+      binding.handle.callBoxed(&stack);
+    } catch (const c10::NotImplementedError &error) {
+      if (!says_no_meta_kernel(error.what_without_backtrace())) throw;
+      return false;
+    }
+  }
+  read_returns(binding, stack, out);
+  return true;
+}
+
+// A plan's address may be used again after the core has dropped it, but a new plan always passes here first.
+void pattern_put(const tpt_plan_t *plan, Pattern pattern) {
+  const std::lock_guard<std::mutex> lock(pattern_mutex);
+  pattern_table()[plan] = std::make_shared<const Pattern>(std::move(pattern));
+}
+
+std::shared_ptr<const Pattern> pattern_get(const tpt_plan_t *plan) {
+  const std::lock_guard<std::mutex> lock(pattern_mutex);
+  const auto found = pattern_table().find(plan);
+  return found == pattern_table().end() ? nullptr : found->second;
+}
+
+}  // namespace tpt_glue

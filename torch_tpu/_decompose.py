@@ -1,0 +1,129 @@
+"""Decompositions for ops that the device has no row for. Asked by the glue once an op (glue/fallback.cpp)."""
+
+import functools
+import inspect
+
+import torch
+
+# Ops that PyTorch "decomposes" into themselves, into views of another device, or into host work: never taken.
+_REFUSED = frozenset(
+    {
+        "aten::copy_",
+        "aten::_copy_from",
+        "aten::_copy_from_and_resize",
+        "aten::_local_scalar_dense",
+        "aten::empty.memory_format",
+        "aten::empty_strided",
+        "aten::set_.source_Tensor",
+        "aten::set_.source_Storage",
+        "aten::set_.source_Storage_storage_offset",
+        "aten::resize_",
+        "aten::record_stream",
+        "aten::item",
+    }
+)
+
+
+def _overload(name, overload):
+    """The torch.ops object of an op, or None."""
+    space, _, base = name.partition("::")
+    packet = getattr(getattr(torch.ops, space), base, None)
+    return None if packet is None else getattr(packet, overload or "default", None)
+
+
+@functools.cache
+def _table():
+    import torch._refs  # noqa: F401  (adds its own entries)
+    from torch._decomp import decomposition_table
+
+    return decomposition_table
+
+
+def _written(schema):
+    """Names of the arguments that the schema mutates."""
+    return [arg.name for arg in schema.arguments if arg.alias_info is not None and arg.alias_info.is_write]
+
+
+def _key(schema, skip):
+    return [(arg.name, str(arg.type)) for arg in schema.arguments if arg.name not in skip]
+
+
+def _functional(op):
+    """The functional overload of an in-place or out= op, found by signature, or None."""
+    schema = op._schema
+    space, _, base = schema.name.partition("::")
+    outs = [arg.name for arg in schema.arguments if arg.is_out]
+    if not outs:
+        if base.startswith("__i"):
+            base = "__" + base[3:]
+        elif base.endswith("_"):
+            base = base[:-1]
+        else:
+            return None
+    packet = getattr(getattr(torch.ops, space), base, None)
+    if packet is None:
+        return None
+    for overload in packet.overloads():
+        other = getattr(packet, overload)
+        if not _written(other._schema) and _key(other._schema, ()) == _key(schema, outs):
+            return other
+    return None
+
+
+def _accepts(fn, names):
+    try:
+        parameters = inspect.signature(fn).parameters
+    except (TypeError, ValueError):
+        return False
+    return all(name in parameters for name in names)
+
+
+def _store(target, value):
+    if isinstance(target, (list, tuple)):
+        for one, other in zip(target, value, strict=True):
+            _store(one, other)
+        return
+    if target.shape != value.shape:
+        target.resize_(value.shape)
+    target.copy_(value)
+
+
+def _through_functional(op, functional):
+    """An in-place or out= op as its functional form and a copy."""
+    schema = op._schema
+    outs = [arg.name for arg in schema.arguments if arg.is_out]
+
+    def run(*args, **kwargs):
+        if outs:
+            targets = [kwargs.pop(name) for name in outs]
+            result = functional(*args, **kwargs)
+            results = result if isinstance(result, tuple) else (result,)
+            _store(targets, results)
+            return targets[0] if len(targets) == 1 else tuple(targets)
+        _store(args[0], functional(*args, **kwargs))
+        return args[0]
+
+    return run
+
+
+def find(name, overload):
+    """A callable that computes the op from others, or None. `name` is like "aten::addcmul"."""
+    full = f"{name}.{overload}" if overload else name
+    if full in _REFUSED:
+        return None
+    op = _overload(name, overload)
+    if op is None:
+        return None
+    fn = _table().get(op)
+    written = _written(op._schema)
+    if not written:
+        return fn
+    outs = [arg.name for arg in op._schema.arguments if arg.is_out]
+    if fn is not None and (not outs or _accepts(fn, outs)):
+        return fn
+    functional = _functional(op)
+    if functional is None:
+        return None
+    if functional in _table() or torch._C._dispatch_has_kernel_for_dispatch_key(functional.name(), "PrivateUse1"):
+        return _through_functional(op, functional)
+    return None
