@@ -1,0 +1,120 @@
+// generator.cpp - random state of a device: a Philox seed and a position counted in 128-bit blocks.
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <c10/core/GeneratorImpl.h>
+
+#include <atomic>
+#include <cstring>
+#include <deque>
+#include <mutex>
+
+#include "storage.h"
+
+namespace tpt_glue {
+
+namespace {
+
+constexpr size_t kStateBytes = 2 * sizeof(uint64_t);  // seed, offset
+
+struct TpuGenerator final : c10::GeneratorImpl {
+  explicit TpuGenerator(int device, uint64_t seed)
+      : c10::GeneratorImpl(c10::Device(kTpu, static_cast<c10::DeviceIndex>(device)), c10::DispatchKeySet(kKey)), seed_(seed) {}
+
+  static c10::DeviceType device_type() { return kTpu; }
+
+  void set_current_seed(uint64_t seed) override {
+    seed_ = seed;
+    offset_ = 0;
+  }
+  void set_offset(uint64_t offset) override { offset_ = offset; }
+  uint64_t get_offset() const override { return offset_; }
+  uint64_t current_seed() const override { return seed_; }
+  uint64_t seed() override {
+    set_current_seed(c10::detail::getNonDeterministicRandom());
+    return seed_;
+  }
+
+  void set_state(const c10::TensorImpl &state) override {
+    TORCH_CHECK(state.device_type() == c10::kCPU && state.dtype() == caffe2::TypeMeta::Make<uint8_t>() && state.is_contiguous() &&
+                    state.numel() == static_cast<int64_t>(kStateBytes),
+                "RNG state of device tpu must be a contiguous torch.ByteTensor of ", kStateBytes, " bytes on cpu");
+    const auto *bytes = static_cast<const unsigned char *>(state.data());
+    std::memcpy(&seed_, bytes, sizeof(seed_));
+    std::memcpy(&offset_, bytes + sizeof(seed_), sizeof(offset_));
+  }
+
+  c10::intrusive_ptr<c10::TensorImpl> get_state() const override {
+    at::Tensor state = at::empty({static_cast<int64_t>(kStateBytes)}, at::TensorOptions().dtype(c10::kByte).device(c10::kCPU));
+    auto *bytes = static_cast<unsigned char *>(state.mutable_data_ptr());
+    std::memcpy(bytes, &seed_, sizeof(seed_));
+    std::memcpy(bytes + sizeof(seed_), &offset_, sizeof(offset_));
+    return state.getIntrusivePtr();
+  }
+
+  // mutex_ is held by the caller.
+  void take(uint64_t blocks, uint64_t *seed, uint64_t *offset) {
+    *seed = seed_;
+    *offset = offset_;
+    offset_ += blocks;
+  }
+
+ private:
+  TpuGenerator *clone_impl() const override {
+    auto *copy = new TpuGenerator(device().index(), seed_);
+    copy->offset_ = offset_;
+    return copy;
+  }
+
+  uint64_t seed_, offset_ = 0;
+};
+
+// Default generators are made when a device is first asked for; a seed set before that is remembered for them.
+struct Defaults {
+  std::mutex mutex;
+  std::deque<at::Generator> list;  // a deque: references stay valid while it grows
+  uint64_t seed = c10::default_rng_seed_val;
+};
+
+Defaults &defaults() {
+  static auto *all = new Defaults;  // never destroyed: Python objects may outlive static destruction
+  return *all;
+}
+
+}  // namespace
+
+const at::Generator &default_generator(int device) {
+  const int index = device < 0 ? current_device() : device;
+  TORCH_CHECK(index < 128, "tpu: invalid device index ", index);
+  Defaults &all = defaults();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  while (all.list.size() <= static_cast<size_t>(index)) {
+    all.list.push_back(at::make_generator<TpuGenerator>(static_cast<int>(all.list.size()), all.seed));
+  }
+  return all.list[static_cast<size_t>(index)];
+}
+
+at::Generator make_generator(int device) {
+  return at::make_generator<TpuGenerator>(device < 0 ? current_device() : device, c10::default_rng_seed_val);
+}
+
+void seed_all(uint64_t seed) {
+  Defaults &all = defaults();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  all.seed = seed;
+  for (at::Generator &generator : all.list) {
+    const std::lock_guard<std::mutex> inner(generator.mutex());
+    generator.set_current_seed(seed);
+  }
+}
+
+void rng_take(const std::optional<at::Generator> &generator, int device, uint64_t blocks, uint64_t *seed, uint64_t *offset) {
+  const at::Generator &used = generator.has_value() && generator->defined() ? *generator : default_generator(device);
+  TORCH_CHECK(used.device().type() == kTpu, "Expected a 'tpu' device type for generator but found '", used.device().type(), "'");
+  TORCH_CHECK(used.device().index() == device, "Expected a generator of device tpu:", device, " but found one of ", used.device());
+  auto *impl = static_cast<TpuGenerator *>(used.unsafeGetGeneratorImpl());
+  const std::lock_guard<std::mutex> lock(impl->mutex_);
+  impl->take(blocks, seed, offset);
+}
+
+}  // namespace tpt_glue

@@ -1,0 +1,54 @@
+"""PyTorch on TPUs, and on whatever else has a PJRT plugin, as device ``tpu``.
+
+The package registers itself when PyTorch is imported (entry point group ``torch.backends``); ``import torch_tpu`` does the same
+where that is switched off. Nothing is opened before a device is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+from typing import Any
+
+import torch
+
+__version__ = "0.1.0"
+__all__ = ["__version__", "metrics"]
+
+# Loaded when first asked for.
+_LAZY = {"metrics"}
+_registered = False
+
+
+def _register() -> None:
+    """Makes device ``tpu``, the module ``torch.tpu`` and the methods ``.tpu()`` and ``.is_tpu``. Once a process."""
+    global _registered
+    if _registered:
+        return
+    _registered = True
+    from torch.utils import backend_registration
+
+    if backend_registration._privateuse1_backend_name != "tpu":
+        torch.utils.rename_privateuse1_backend("tpu")
+    from . import _C, _plugins
+
+    _C.set_plugin_resolver(_plugins.resolve)
+    from . import tpu
+
+    torch._register_device_module("tpu", tpu)
+    torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
+
+
+def _autoload() -> None:
+    """Entry point of group ``torch.backends``: PyTorch calls it at the end of ``import torch``."""
+    _register()
+
+
+def __getattr__(name: str) -> ModuleType | Any:
+    """Submodules that are loaded when first asked for."""
+    if name in _LAZY:
+        return importlib.import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+_register()
