@@ -81,7 +81,9 @@ static tpt_status_t *read_count(tpt_call_t *c, tpt_storage_t *count) {
     TPT_TRY(tpt_storage_to_host(count, 0, sizeof n, &n));
     for (int k = 0; k < 4 && k < c->nouts; k++) {
         int64_t room = c->plan->outs[k].rank > 0 ? c->plan->outs[k].sizes[0] : 0;
-        c->dynamic_size[k] = n < room ? n : room;
+        /* A row's data marks outputs that keep their size (the inverse indices of unique). */
+        bool fixed = c->op->row->data >> k & 1;
+        c->dynamic_size[k] = n < room && !fixed ? n : room;
     }
     return NULL;
 }
