@@ -139,7 +139,7 @@ int tpt_lower_dims(tpt_lower_t *L, const char *name, int rank, int64_t *out) {
 }
 
 /* The value of a number that is part of the key is a constant of the program. */
-static bool is_static(const tpt_lower_t *L, const char *name) {
+bool tpt_lower_is_static(const tpt_lower_t *L, const char *name) {
     size_t size = strlen(name);
     for (const char *at = L->row->statics; at != NULL && *at != '\0';) {
         size_t word = strcspn(at, " ");
@@ -178,7 +178,7 @@ double tpt_lower_static(tpt_lower_t *L, const char *name, double if_none) {
         (void)wrong_kind(L, name, "a number");
         return if_none;
     }
-    if (!is_static(L, name)) {
+    if (!tpt_lower_is_static(L, name)) {
         (void)tpt_lower_fail(L, TPT_INTERNAL, "number '%s' is not among the row's statics", name);
         return if_none;
     }

@@ -95,11 +95,19 @@ static bool word_is(const char *word, size_t size, const char *text) {
 
 /* ---- dtypes ---- */
 
+/* The dtype that the first result will be converted to, where it is known. */
+static tpt_dtype_t out_dtype(const tpt_lower_t *L) {
+    if (L->nouts > 0 && L->outs != NULL) return (tpt_dtype_t)L->outs[0].dtype;
+    int i = tpt_lower_find(L, "out");
+    if (i < 0) i = tpt_lower_find(L, "grad_input");
+    return i >= 0 && L->args[i].kind == TPT_ARG_TENSOR ? (tpt_dtype_t)L->args[i].u.tensor.dtype : TPT_DTYPE_NONE;
+}
+
 tpt_dtype_t tpt_expr_dtype(const tpt_lower_t *L) {
-    tpt_dtype_t common = tpt_promote_args(L);
     tpt_promote_t promote = (tpt_promote_t)L->row->promote;
+    tpt_dtype_t common = promote == TPT_PROMOTE_NONE ? tpt_promote_tensors(L) : tpt_promote_args(L);
     if (promote == TPT_PROMOTE_EXACT) return common;
-    tpt_dtype_t out = L->nouts > 0 && L->outs != NULL ? (tpt_dtype_t)L->outs[0].dtype : TPT_DTYPE_NONE;
+    tpt_dtype_t out = out_dtype(L);
     bool broad = tpt_dtype_is_float(out) || tpt_dtype_is_complex(out);
     if (common == TPT_BOOL || tpt_dtype_is_int(common)) {
         if (broad) common = out;
@@ -171,10 +179,8 @@ static item_t argument(parser_t *p, int i, bool raw) {
             return make_value(raw ? v : tpt_ir_convert(p->ir, v, p->dtype));
         }
         case TPT_ARG_NUMBER: {
-            const char *found = L->row->statics == NULL ? NULL : strstr(L->row->statics, name);
-            size_t size = strlen(name);
-            if (found != NULL && (found[size] == '\0' || found[size] == ' ') && (found == L->row->statics || found[-1] == ' '))
-                return make_static(tpt_lower_static(L, name, 0));
+            bool is_complex = tpt_dtype_is_complex((tpt_dtype_t)arg->u.number.dtype);
+            if (!is_complex && tpt_lower_is_static(L, name)) return make_static(tpt_lower_static(L, name, 0));
             return make_value(tpt_lower_number(L, name, raw ? tpt_lower_number_dtype(L, name) : p->dtype));
         }
         default: return fail(p, "an argument of a kind that expressions lack");
@@ -322,6 +328,7 @@ static item_t call_function(parser_t *p, const tpt_expr_function_t *f) {
     if (p->skip > 0 || p->failed) return none;
     if (n != f->arity) return fail(p, "too few operands");
     if (n == 1 && statics == 1 && f->host != NULL) return make_static(f->host(args[0].number));
+    if (f->fn == NULL && f->body == NULL && f->op < 0) return fail(p, "an operand that is not known when lowering");
     tpt_val_t v[TPT_EXPR_MAX_ARITY];
     unify(p, n, args, v);
     if (p->failed || tpt_ir_status(p->ir) != NULL) return none;
@@ -347,6 +354,11 @@ static item_t parse_call(parser_t *p, const char *word, size_t size) {
         expect(p, ")");
         if (p->skip > 0 || p->failed) return none;
         return make_value(tpt_ir_convert(p->ir, value_of(p, item, casts[i].dtype), casts[i].dtype));
+    }
+    if (word_is(word, size, "isknown")) {
+        item_t item = parse_expr(p, 0);
+        expect(p, ")");
+        return make_static(item.kind == ITEM_STATIC);
     }
     if (dtype_question(word, size, TPT_F32) >= 0) {
         item_t item = parse_expr(p, 0);
@@ -550,7 +562,8 @@ void tpt_expr_lower(tpt_lower_t *L) {
         return;
     }
     parse_lets(&p);
-    int k = 0;
+    int k = 0, self = tpt_lower_find(L, "self");
+    if (self >= 0 && L->args[self].kind == TPT_ARG_TENSOR) p.used |= UINT64_C(1) << self;
     do {
         item_t item = parse_expr(&p, 0);
         if (p.failed || tpt_ir_status(L->ir) != NULL) return;

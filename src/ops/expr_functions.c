@@ -91,8 +91,21 @@ static tpt_val_t fn_shr(tpt_ir_t *ir, const tpt_val_t *x) {
     return tpt_ir_binary(ir, arithmetic ? TPT_IR_SHR_ARITH : TPT_IR_SHR_LOGIC, x[0], x[1]);
 }
 
+static double host_ten_to(double x) {
+    return pow(10, x);
+}
+
+static double host_factorial(double x) {
+    return tgamma(x + 1);
+}
+
+static double host_odd(double x) {
+    return fmod(fabs(x), 2) == 1;
+}
+
 #define UNARY(name, op, host) {name, 1, NULL, TPT_IR_##op, host, NULL, NULL}
 #define BINARY(name, op) {name, 2, NULL, TPT_IR_##op, NULL, NULL, NULL}
+#define HOST(name, host) {name, 1, NULL, -1, host, NULL, NULL}
 #define IN_C(name, arity, fn) {name, arity, fn, 0, NULL, NULL, NULL}
 static const tpt_expr_function_t functions[] = {
     UNARY("abs", ABS, fabs),
@@ -129,6 +142,10 @@ static const tpt_expr_function_t functions[] = {
     IN_C("trunc", 1, fn_trunc),
     IN_C("high_part", 1, fn_high_part),
     IN_C("nextafter", 2, fn_nextafter),
+    HOST("ten_to", host_ten_to),
+    HOST("factorial", host_factorial),
+    HOST("odd", host_odd),
+    IN_C("zeta", 2, tpt_special_zeta),
     IN_C("gcd", 2, tpt_special_gcd),
 };
 

@@ -45,6 +45,8 @@ static const tpt_expr_function_t library[] = {
     LIBRARY("int_pow", 2, "x y",
             "if(isbool(x), x | !y, if(isunsigned(x), pow(x, y),"
             " where(y < 0, where(x == 1, 1, where(x == -1, where((y & 1) == 0, 1, -1), 0)), pow(x, where(y < 0, 0, y)))))"),
+    LIBRARY("sign_of", 1, "x",
+            "if(isunsigned(x), x, if(isfloat(x), where(isnan(x), 0, sign(x)), sign(x)))"),
     LIBRARY("square", 1, "x", "x * x"),
     LIBRARY("times_i", 1, "x", "complex(-imag(x), real(x))"),
     LIBRARY("conj", 1, "x", "if(iscomplex(x), complex(real(x), -imag(x)), x)"),

@@ -12,7 +12,7 @@ typedef void (*tpt_lower_fn_t)(tpt_lower_t *L);
 
 /* How an elementwise row's operands get their compute dtype. */
 typedef enum tpt_promote {
-    TPT_PROMOTE_NONE = 0, /* the lowering does it */
+    TPT_PROMOTE_NONE = 0, /* tensors only: numbers are parameters without a say; for functions: the lowering does it */
     TPT_PROMOTE_SAME,     /* PyTorch's result_type of all tensor and number operands */
     TPT_PROMOTE_FLOAT,    /* the same, but integers and bool become the default float dtype of the output */
     TPT_PROMOTE_EXACT     /* as SAME, but halves are not computed in float32: numbers round to them (comparisons) */
@@ -25,7 +25,8 @@ struct tpt_row {
     const char *expr;       /* elementwise expression over the schema's argument names (expr.h), or NULL */
     tpt_lower_fn_t lower;   /* used when expr is NULL */
     int64_t data;           /* free for the lowering: lets several rows share a function */
-    const char *statics;    /* names of number arguments that are part of the plan's key ("exponent p"), or NULL */
+    const char *statics;    /* names of number arguments that are part of the plan's key ("exponent p"), or NULL; "alpha=1": part
+                               of it when it is 1, a run-time operand otherwise (nearly every alpha is 1) */
     const char *writes;     /* params mutated although the schema does not say so ("running_mean running_var"), or NULL */
     const char *writes_if;  /* name of a bool argument: the writes happen only when it is true; NULL = always */
 };
@@ -79,6 +80,7 @@ tpt_val_t tpt_lower_number_fn(tpt_lower_t *L, const char *name, tpt_number_fn_t 
 tpt_val_t tpt_lower_number_item(tpt_lower_t *L, const char *name, int i, tpt_number_fn_t fn, tpt_dtype_t dtype); /* Scalar[] */
 /* A number named in the row's `statics`: its value. */
 double tpt_lower_static(tpt_lower_t *L, const char *name, double if_none);
+bool tpt_lower_is_static(const tpt_lower_t *L, const char *name); /* is it named there? */
 /* Dtype of a number argument (I64, F64, BOOL, C128 for Python's), or TPT_DTYPE_NONE. */
 tpt_dtype_t tpt_lower_number_dtype(const tpt_lower_t *L, const char *name);
 /* Random state u64[2] for tpt_ir_rng_bits; each call of it in one lowering gives a distinct stream. */
@@ -101,6 +103,7 @@ tpt_val_t tpt_lower_fail(tpt_lower_t *L, tpt_code_t code, const char *fmt, ...) 
 tpt_dtype_t tpt_promote_types(tpt_dtype_t a, tpt_dtype_t b);
 /* result_type over all TENSOR (dims / 0-dim) and NUMBER arguments of the call, by PyTorch's three categories. */
 tpt_dtype_t tpt_promote_args(const tpt_lower_t *L);
+tpt_dtype_t tpt_promote_tensors(const tpt_lower_t *L); /* the same without the numbers */
 
 /* ---- expressions (expr.c) ------------------------------------------------------------------------------------------ */
 /* Lowers row->expr; docs in expr.h. */

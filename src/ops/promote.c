@@ -55,9 +55,9 @@ static tpt_dtype_t combine(tpt_dtype_t higher, tpt_dtype_t lower) {
     return higher != TPT_DTYPE_NONE ? higher : lower;
 }
 
-/* Numbers that scale or fill, and outputs, have no say in the result's type. */
+/* Numbers that scale or fill, masks, and outputs have no say in the result's type. */
 static bool takes_part(const char *name) {
-    static const char *const silent[] = {"alpha", "beta", "value", "out", "eps"};
+    static const char *const silent[] = {"alpha", "beta", "value", "eps", "condition", "mask", "out", "grad_input"};
     for (size_t i = 0; i < sizeof silent / sizeof silent[0]; i++)
         if (strcmp(name, silent[i]) == 0) return false;
     return true;
@@ -68,7 +68,7 @@ static tpt_dtype_t wrapped_dtype(tpt_dtype_t d) {
     return tpt_dtype_is_float(d) ? TPT_DEFAULT_FLOAT : d;
 }
 
-tpt_dtype_t tpt_promote_args(const tpt_lower_t *L) {
+static tpt_dtype_t promote(const tpt_lower_t *L, bool numbers) {
     tpt_dtype_t dims = TPT_DTYPE_NONE, zero = TPT_DTYPE_NONE, wrapped = TPT_DTYPE_NONE;
     for (int i = 0; i < L->nargs; i++) {
         const tpt_arg_t *arg = &L->args[i];
@@ -77,11 +77,19 @@ tpt_dtype_t tpt_promote_args(const tpt_lower_t *L) {
             tpt_dtype_t d = (tpt_dtype_t)arg->u.tensor.dtype;
             if (arg->u.tensor.rank > 0) dims = tpt_promote_types(dims, d);
             else zero = tpt_promote_types(zero, d);
-        } else if (arg->kind == TPT_ARG_NUMBER) {
+        } else if (arg->kind == TPT_ARG_NUMBER && (numbers || !arg->u.number.wrapped)) {
             tpt_dtype_t d = (tpt_dtype_t)arg->u.number.dtype;
             if (arg->u.number.wrapped) wrapped = tpt_promote_types(wrapped, wrapped_dtype(d));
             else zero = tpt_promote_types(zero, d);
         }
     }
     return combine(dims, combine(zero, wrapped));
+}
+
+tpt_dtype_t tpt_promote_args(const tpt_lower_t *L) {
+    return promote(L, true);
+}
+
+tpt_dtype_t tpt_promote_tensors(const tpt_lower_t *L) {
+    return promote(L, false);
 }

@@ -1,6 +1,7 @@
 /* special.c - parts of special functions that need C: the fitted polynomials, and Euclid's loop. */
 #include "ops/special.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "ops/special_tables.h"
@@ -64,4 +65,79 @@ tpt_val_t tpt_special_gcd(tpt_ir_t *ir, const tpt_val_t *x) {
     tpt_val_t out[2] = {TPT_VAL_NONE, TPT_VAL_NONE};
     tpt_ir_while(ir, 2, pair, cond, body, out);
     return out[0];
+}
+
+/* ---- Hurwitz zeta: Euler-Maclaurin summation (Abramowitz and Stegun 23.1.30) after q was raised to 9 or more. */
+
+#define ZETA_FROM 9
+
+static tpt_val_t power_minus(tpt_ir_t *ir, tpt_val_t q, tpt_val_t s) {
+    return tpt_ir_binary(ir, TPT_IR_POW, q, tpt_ir_neg(ir, s));
+}
+
+/* While some q is below 9: add its term, and step it. State: q, s, sum. */
+static void zeta_raise(tpt_ir_t *ir, tpt_type_t type, const tpt_val_t *inits, tpt_val_t *out) {
+    int64_t dims[TPT_MAX_RANK];
+    for (int d = 0; d < type.rank; d++) dims[d] = d;
+    tpt_ir_region_begin(ir);
+    tpt_val_t q = tpt_ir_region_arg(ir, type);
+    (void)tpt_ir_region_arg(ir, type);
+    (void)tpt_ir_region_arg(ir, type);
+    tpt_val_t more = tpt_ir_compare(ir, TPT_IR_LT, q, tpt_ir_full_f(ir, type, ZETA_FROM));
+    if (type.rank > 0) more = tpt_ir_reduce(ir, TPT_IR_RED_OR, more, type.rank, dims);
+    tpt_region_t cond = tpt_ir_region_end(ir, 1, &more);
+    tpt_ir_region_begin(ir);
+    q = tpt_ir_region_arg(ir, type);
+    tpt_val_t s = tpt_ir_region_arg(ir, type), sum = tpt_ir_region_arg(ir, type);
+    tpt_val_t low = tpt_ir_compare(ir, TPT_IR_LT, q, tpt_ir_full_f(ir, type, ZETA_FROM));
+    tpt_val_t zero = tpt_ir_full_f(ir, type, 0), one = tpt_ir_full_f(ir, type, 1);
+    tpt_val_t next[3] = {tpt_ir_add(ir, q, tpt_ir_select(ir, low, one, zero)), s,
+                         tpt_ir_add(ir, sum, tpt_ir_select(ir, low, power_minus(ir, q, s), zero))};
+    tpt_region_t body = tpt_ir_region_end(ir, 3, next);
+    tpt_ir_while(ir, 3, inits, cond, body, out);
+}
+
+/* B_2k / (2k)!, k = 1, 2, ... */
+static const double bernoulli[] = {
+    1.0 / 12, -1.0 / 720, 1.0 / 30240, -1.0 / 1209600, 1.0 / 47900160, -691.0 / 1307674368000.0,
+    1.0 / 74724249600.0, -3617.0 / 10670622842880000.0, 43867.0 / 5109094217170944000.0,
+};
+
+static tpt_val_t zeta_tail(tpt_ir_t *ir, tpt_val_t q, tpt_val_t s) {
+    tpt_val_t one = tpt_ir_like(ir, q, 1), term = power_minus(ir, q, s), inverse = tpt_ir_div(ir, one, q);
+    tpt_val_t sum = tpt_ir_add(ir, tpt_ir_div(ir, tpt_ir_mul(ir, term, q), tpt_ir_sub(ir, s, one)),
+                               tpt_ir_mul(ir, term, tpt_ir_like(ir, q, 0.5)));
+    tpt_val_t rising = tpt_ir_mul(ir, tpt_ir_mul(ir, term, inverse), s);
+    for (int k = 0; k < (int)(sizeof bernoulli / sizeof bernoulli[0]); k++) {
+        sum = tpt_ir_add(ir, sum, tpt_ir_mul(ir, rising, tpt_ir_like(ir, q, bernoulli[k])));
+        for (int i = 1; i <= 2; i++) {
+            tpt_val_t factor = tpt_ir_add(ir, s, tpt_ir_like(ir, s, 2 * k + i));
+            rising = tpt_ir_mul(ir, tpt_ir_mul(ir, rising, factor), inverse);
+        }
+    }
+    return sum;
+}
+
+tpt_val_t tpt_special_zeta(tpt_ir_t *ir, const tpt_val_t *x) {
+    tpt_val_t zero = tpt_ir_like(ir, x[0], 0), one = tpt_ir_like(ir, x[0], 1);
+    tpt_val_t nan = tpt_ir_like(ir, x[0], NAN), inf = tpt_ir_like(ir, x[0], INFINITY);
+    tpt_val_t s = x[0], q = x[1];
+    tpt_val_t whole = tpt_ir_compare(ir, TPT_IR_EQ, q, tpt_ir_unary(ir, TPT_IR_FLOOR, q));
+    tpt_val_t left = tpt_ir_compare(ir, TPT_IR_LE, q, zero);
+    tpt_val_t pole = tpt_ir_and(ir, left, whole);
+    tpt_val_t broken = tpt_ir_compare(ir, TPT_IR_NE, s, tpt_ir_unary(ir, TPT_IR_FLOOR, s));
+    broken = tpt_ir_and(ir, left, broken); /* a broken power of a negative number */
+    /* Where the answer is fixed, a harmless q keeps the loop short (and finite for -inf). */
+    tpt_val_t fixed = tpt_ir_or(ir, pole, broken);
+    q = tpt_ir_select(ir, fixed, tpt_ir_like(ir, q, ZETA_FROM), q);
+    tpt_type_t type = *tpt_ir_type(ir, q);
+    s = tpt_ir_broadcast_to(ir, s, type.rank, type.dims);
+    tpt_val_t inits[3] = {q, s, tpt_ir_full_f(ir, type, 0)}, raised[3];
+    if (tpt_ir_status(ir) != NULL) return TPT_VAL_NONE;
+    zeta_raise(ir, type, inits, raised);
+    tpt_val_t value = tpt_ir_add(ir, raised[2], zeta_tail(ir, raised[0], s));
+    value = tpt_ir_select(ir, broken, nan, value);
+    value = tpt_ir_select(ir, pole, inf, value);
+    value = tpt_ir_select(ir, tpt_ir_compare(ir, TPT_IR_LT, s, one), nan, value);
+    return tpt_ir_select(ir, tpt_ir_compare(ir, TPT_IR_EQ, s, one), inf, value);
 }
