@@ -270,8 +270,8 @@ static tpt_status_t *read_part(tpt_buffer_t *buffer, int64_t offset, int64_t nby
 
 tpt_status_t *tpt_buffer_to_host(tpt_buffer_t *buffer, int64_t offset, int64_t nbytes, void *dst) {
     if (offset < 0 || nbytes < 0 || offset > buffer->nbytes || nbytes > buffer->nbytes - offset) {
-        return tpt_status_make(TPT_OUT_OF_RANGE, "bytes %lld..%lld of a buffer of %lld", (long long)offset,
-                               (long long)(offset + nbytes), (long long)buffer->nbytes);
+        return tpt_status_make(TPT_OUT_OF_RANGE, "%lld bytes from %lld on are not inside of a buffer of %lld",
+                               (long long)nbytes, (long long)offset, (long long)buffer->nbytes);
     }
     TPT_TRY(tpt_buffer_await(buffer));
     if (nbytes != 0) {

@@ -36,6 +36,7 @@ static tpt_status_t *client_create(tpt_client_t *client, int num_devices) {
             client->handle = args.client;
             return NULL;
         }
+        if (tpt_status_code(status) == TPT_RESOURCE_EXHAUSTED) return status; /* not the option's fault */
         tpt_log(TPT_LOG_INFO, "plugin refused cpu_device_count: %s", tpt_status_message(status));
         tpt_status_free(status);
     }

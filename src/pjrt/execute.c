@@ -15,7 +15,7 @@ static tpt_status_t *execute_check(const tpt_program_t *program, int device, int
     return NULL;
 }
 
-/* Wraps what was made; on failure none is left. */
+/* Wraps what was made; on failure none is left, nor a stale pointer. */
 static tpt_status_t *execute_wrap(tpt_program_t *program, int device, PJRT_Buffer **made, tpt_buffer_t **out_buffers) {
     tpt_status_t *status = NULL;
     int done = 0;
@@ -31,7 +31,10 @@ static tpt_status_t *execute_wrap(tpt_program_t *program, int device, PJRT_Buffe
         }
     }
     if (status != NULL) {
-        while (done > 0) tpt_buffer_release(out_buffers[--done]);
+        while (done > 0) {
+            tpt_buffer_release(out_buffers[--done]);
+            out_buffers[done] = NULL;
+        }
     }
     return status;
 }

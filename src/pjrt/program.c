@@ -147,7 +147,8 @@ int tpt_program_nouts(const tpt_program_t *program) {
 
 /* ---- one program for all devices ----------------------------------------------------------------------------------- */
 
-static bool portable_try(tpt_client_t *client) {
+/* 1: works, 0: does not, -1: no memory to find out. */
+static int portable_try(tpt_client_t *client) {
     static const char text[] =
         "module @probe {\n  func.func public @main(%arg0: tensor<1xf32>) -> tensor<1xf32> {\n"
         "    %0 = stablehlo.add %arg0, %arg0 : tensor<1xf32>\n    return %0 : tensor<1xf32>\n  }\n}\n";
@@ -167,8 +168,8 @@ static bool portable_try(tpt_client_t *client) {
     tpt_buffer_release(in);
     tpt_buffer_release(out);
     tpt_program_release(program);
-    bool works = status == NULL;
-    if (!works) tpt_log(TPT_LOG_INFO, "no portable programs, compiling for each device: %s", tpt_status_message(status));
+    int works = status == NULL ? 1 : tpt_status_code(status) == TPT_RESOURCE_EXHAUSTED ? -1 : 0;
+    if (works != 1) tpt_log(TPT_LOG_INFO, "no portable programs, compiling for each device: %s", tpt_status_message(status));
     tpt_status_free(status);
     return works;
 }
@@ -184,7 +185,7 @@ bool tpt_client_portable(tpt_client_t *client) {
         atomic_store_explicit(&client->portable, known, memory_order_release);
     }
     tpt_mutex_unlock(&client->probe_lock);
-    return known != 0;
+    return known > 0;
 }
 
 /* ---- the door ------------------------------------------------------------------------------------------------------ */

@@ -24,6 +24,7 @@ typedef struct null_signature {
 } null_signature_t;
 
 /* ---- null_signature.c: reads `@main(...) -> ...`. On failure gives a reason and holds nothing. */
+extern const char null_why_memory[]; /* the reason that is not the text's fault */
 const char *null_signature_parse(const char *text, size_t bytes, null_signature_t *out_signature);
 void null_signature_free(null_signature_t *signature);
 int64_t null_type_bytes(const null_type_t *type);

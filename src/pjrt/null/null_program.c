@@ -45,6 +45,7 @@ static bool executable_describe(PJRT_Executable *executable) {
 static PJRT_Error *loaded_make(PJRT_Client *client, const char *text, size_t bytes, PJRT_LoadedExecutable **out_loaded) {
     null_signature_t signature;
     const char *why = null_signature_parse(text, bytes, &signature);
+    if (why == null_why_memory) return no_memory();
     if (why != NULL) return null_error(PJRT_Error_Code_INVALID_ARGUMENT, "null plugin: bad program: %s", why);
     PJRT_Executable *executable = tpt_calloc(1, sizeof *executable);
     if (executable == NULL) {

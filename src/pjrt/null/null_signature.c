@@ -9,6 +9,8 @@
 
 #define MAX_TYPES 65536
 
+const char null_why_memory[] = "host memory exhausted";
+
 typedef struct reader {
     const char *at, *end;
     const char *why; /* the first failure */
@@ -119,7 +121,7 @@ static bool types_add(reader_t *reader, null_type_t **types, size_t *count, size
     tpt_status_t *status = tpt_vec_reserve(types, capacity, *count + 1, sizeof **types, MAX_TYPES);
     if (status != NULL) {
         tpt_status_free(status);
-        return read_fail(reader, "too many types, or no memory");
+        return read_fail(reader, *count < MAX_TYPES ? null_why_memory : "it has too many types");
     }
     (*types)[(*count)++] = *type;
     return true;
