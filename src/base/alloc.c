@@ -30,18 +30,12 @@ size_t tpt_fault_alloc_arm(size_t nth) {
 }
 #endif
 
-void *tpt_malloc(size_t bytes) {
-    return fault_hit() ? NULL : malloc(bytes != 0 ? bytes : 1);
-}
+void *tpt_malloc(size_t bytes) { return fault_hit() ? NULL : malloc(bytes != 0 ? bytes : 1); }
 
 void *tpt_calloc(size_t count, size_t size) {
     return fault_hit() ? NULL : calloc(count != 0 ? count : 1, size != 0 ? size : 1);
 }
 
-void *tpt_realloc(void *ptr, size_t bytes) {
-    return fault_hit() ? NULL : realloc(ptr, bytes != 0 ? bytes : 1);
-}
+void *tpt_realloc(void *ptr, size_t bytes) { return fault_hit() ? NULL : realloc(ptr, bytes != 0 ? bytes : 1); }
 
-void tpt_free(void *ptr) {
-    free(ptr);
-}
+void tpt_free(void *ptr) { free(ptr); }

@@ -15,9 +15,7 @@ struct tpt_arena_block {
     _Alignas(ARENA_ALIGN) unsigned char bytes[];
 };
 
-void tpt_arena_init(tpt_arena_t *arena, size_t max_bytes) {
-    *arena = (tpt_arena_t){.max = max_bytes};
-}
+void tpt_arena_init(tpt_arena_t *arena, size_t max_bytes) { *arena = (tpt_arena_t){.max = max_bytes}; }
 
 static tpt_arena_block_t *arena_grow(tpt_arena_t *arena, size_t bytes) {
     /* Blocks double with what is in use, so that a large graph takes few of them. */
@@ -57,9 +55,7 @@ void *tpt_arena_copy(tpt_arena_t *arena, const void *src, size_t bytes) {
     return at;
 }
 
-char *tpt_arena_text(tpt_arena_t *arena, const char *text) {
-    return tpt_arena_copy(arena, text, strlen(text) + 1);
-}
+char *tpt_arena_text(tpt_arena_t *arena, const char *text) { return tpt_arena_copy(arena, text, strlen(text) + 1); }
 
 void tpt_arena_reset(tpt_arena_t *arena) {
     tpt_arena_block_t *block = arena->head;

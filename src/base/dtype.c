@@ -30,9 +30,7 @@ static const struct {
 };
 static_assert(sizeof dtype_table / sizeof *dtype_table == TPT_DTYPE_COUNT, "a row an element type");
 
-size_t tpt_dtype_size(tpt_dtype_t dtype) {
-    return (unsigned)dtype < TPT_DTYPE_COUNT ? dtype_table[dtype].size : 0;
-}
+size_t tpt_dtype_size(tpt_dtype_t dtype) { return (unsigned)dtype < TPT_DTYPE_COUNT ? dtype_table[dtype].size : 0; }
 
 const char *tpt_dtype_name(tpt_dtype_t dtype) {
     return (unsigned)dtype < TPT_DTYPE_COUNT ? dtype_table[dtype].name : "unknown";

@@ -16,9 +16,7 @@ static const struct {
 #undef ENV_ROW
 };
 
-const char *tpt_env_name(tpt_env_t var) {
-    return env_table[var].name;
-}
+const char *tpt_env_name(tpt_env_t var) { return env_table[var].name; }
 
 const char *tpt_env_get(tpt_env_t var) {
     const char *text = getenv(env_table[var].name);

@@ -8,9 +8,7 @@
 #define MAP_FIRST_CAPACITY 16u
 #define NO_SLOT SIZE_MAX
 
-void tpt_map_init(tpt_map_t *map, size_t max_entries) {
-    *map = (tpt_map_t){.max = max_entries};
-}
+void tpt_map_init(tpt_map_t *map, size_t max_entries) { *map = (tpt_map_t){.max = max_entries}; }
 
 static bool map_same(const tpt_map_entry_t *entry, uint64_t hash, const uint64_t *key, uint32_t key_words) {
     return entry->hash == hash && entry->key_words == key_words &&

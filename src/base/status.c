@@ -22,21 +22,13 @@ static const struct {
     char message[40];
 } status_oom = {TPT_RESOURCE_EXHAUSTED, sizeof "host memory exhausted" - 1, "host memory exhausted"};
 
-static tpt_status_t *status_static_oom(void) {
-    return (tpt_status_t *)(uintptr_t)&status_oom;
-}
+static tpt_status_t *status_static_oom(void) { return (tpt_status_t *)(uintptr_t)&status_oom; }
 
-static bool status_is_static(const tpt_status_t *status) {
-    return (const void *)status == (const void *)&status_oom;
-}
+static bool status_is_static(const tpt_status_t *status) { return (const void *)status == (const void *)&status_oom; }
 
-tpt_code_t tpt_status_code(const tpt_status_t *status) {
-    return status == NULL ? TPT_OK : status->code;
-}
+tpt_code_t tpt_status_code(const tpt_status_t *status) { return status == NULL ? TPT_OK : status->code; }
 
-const char *tpt_status_message(const tpt_status_t *status) {
-    return status == NULL ? "" : status->message;
-}
+const char *tpt_status_message(const tpt_status_t *status) { return status == NULL ? "" : status->message; }
 
 void tpt_status_free(tpt_status_t *status) {
     if (status != NULL && !status_is_static(status)) tpt_free(status);

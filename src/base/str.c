@@ -7,9 +7,7 @@
 
 #include "base/alloc.h"
 
-void tpt_str_init(tpt_str_t *str, size_t max_bytes) {
-    *str = (tpt_str_t){.max = max_bytes};
-}
+void tpt_str_init(tpt_str_t *str, size_t max_bytes) { *str = (tpt_str_t){.max = max_bytes}; }
 
 /* Room for `n` more bytes and the NUL. */
 static bool str_reserve(tpt_str_t *str, size_t n) {
@@ -39,9 +37,7 @@ void tpt_str_addn(tpt_str_t *str, const char *text, size_t n) {
     str->data[str->size] = '\0';
 }
 
-void tpt_str_add(tpt_str_t *str, const char *text) {
-    tpt_str_addn(str, text, strlen(text));
-}
+void tpt_str_add(tpt_str_t *str, const char *text) { tpt_str_addn(str, text, strlen(text)); }
 
 void tpt_str_addf(tpt_str_t *str, const char *fmt, ...) {
     if (!str_reserve(str, 0)) return;
@@ -75,13 +71,9 @@ void tpt_str_int(tpt_str_t *str, int64_t value) {
     tpt_str_addn(str, digits + at, sizeof digits - at);
 }
 
-bool tpt_str_ok(const tpt_str_t *str) {
-    return !str->failed;
-}
+bool tpt_str_ok(const tpt_str_t *str) { return !str->failed; }
 
-const char *tpt_str_text(const tpt_str_t *str) {
-    return str->data == NULL ? "" : str->data;
-}
+const char *tpt_str_text(const tpt_str_t *str) { return str->data == NULL ? "" : str->data; }
 
 char *tpt_str_take(tpt_str_t *str) {
     char *text = NULL;

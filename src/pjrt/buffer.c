@@ -42,9 +42,7 @@ static tpt_dtype_t type_to_dtype(PJRT_Buffer_Type type) {
     return TPT_DTYPE_NONE;
 }
 
-size_t tpt_pjrt_type_size(PJRT_Buffer_Type type) {
-    return tpt_dtype_size(type_to_dtype(type));
-}
+size_t tpt_pjrt_type_size(PJRT_Buffer_Type type) { return tpt_dtype_size(type_to_dtype(type)); }
 
 /* ---- live bytes ---------------------------------------------------------------------------------------------------- */
 
@@ -123,9 +121,7 @@ tpt_status_t *tpt_pjrt_buffer_wrap(tpt_client_t *client, PJRT_Buffer *handle, in
     return NULL;
 }
 
-void tpt_buffer_retain(tpt_buffer_t *buffer) {
-    atomic_fetch_add_explicit(&buffer->refs, 1, memory_order_relaxed);
-}
+void tpt_buffer_retain(tpt_buffer_t *buffer) { atomic_fetch_add_explicit(&buffer->refs, 1, memory_order_relaxed); }
 
 void tpt_buffer_release(tpt_buffer_t *buffer) {
     if (buffer == NULL || atomic_fetch_sub_explicit(&buffer->refs, 1, memory_order_acq_rel) != 1) return;
@@ -136,17 +132,11 @@ void tpt_buffer_release(tpt_buffer_t *buffer) {
     tpt_pjrt_client_release(client);
 }
 
-int tpt_buffer_refs(const tpt_buffer_t *buffer) {
-    return atomic_load_explicit(&buffer->refs, memory_order_acquire);
-}
+int tpt_buffer_refs(const tpt_buffer_t *buffer) { return atomic_load_explicit(&buffer->refs, memory_order_acquire); }
 
-int64_t tpt_buffer_nbytes(const tpt_buffer_t *buffer) {
-    return buffer->nbytes;
-}
+int64_t tpt_buffer_nbytes(const tpt_buffer_t *buffer) { return buffer->nbytes; }
 
-int tpt_buffer_device(const tpt_buffer_t *buffer) {
-    return buffer->device;
-}
+int tpt_buffer_device(const tpt_buffer_t *buffer) { return buffer->device; }
 
 /* ---- waiting ------------------------------------------------------------------------------------------------------- */
 

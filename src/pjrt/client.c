@@ -169,9 +169,7 @@ tpt_status_t *tpt_client_open(const char *path, const tpt_client_options_t *opti
     return NULL;
 }
 
-void tpt_pjrt_client_retain(tpt_client_t *client) {
-    atomic_fetch_add_explicit(&client->refs, 1, memory_order_relaxed);
-}
+void tpt_pjrt_client_retain(tpt_client_t *client) { atomic_fetch_add_explicit(&client->refs, 1, memory_order_relaxed); }
 
 void tpt_pjrt_client_release(tpt_client_t *client) {
     if (atomic_fetch_sub_explicit(&client->refs, 1, memory_order_acq_rel) != 1) return;
@@ -197,30 +195,22 @@ tpt_status_t *tpt_pjrt_check_device(const tpt_client_t *client, int device) {
     return tpt_status_make(TPT_INVALID_ARGUMENT, "no device %d: the client has %d device(s)", device, client->ndevices);
 }
 
-int tpt_client_device_count(const tpt_client_t *client) {
-    return client->ndevices;
-}
+int tpt_client_device_count(const tpt_client_t *client) { return client->ndevices; }
 
 const char *tpt_client_device_kind(const tpt_client_t *client, int device) {
     return device >= 0 && device < client->ndevices ? client->devices[device].kind : "";
 }
 
-const char *tpt_client_platform(const tpt_client_t *client) {
-    return client->platform;
-}
+const char *tpt_client_platform(const tpt_client_t *client) { return client->platform; }
 
-const char *tpt_client_platform_version(const tpt_client_t *client) {
-    return client->version;
-}
+const char *tpt_client_platform_version(const tpt_client_t *client) { return client->version; }
 
 void tpt_client_api_version(const tpt_client_t *client, int *out_major, int *out_minor) {
     *out_major = client->api.pjrt_api_version.major_version;
     *out_minor = client->api.pjrt_api_version.minor_version;
 }
 
-bool tpt_client_host_memory(const tpt_client_t *client) {
-    return client->host_memory;
-}
+bool tpt_client_host_memory(const tpt_client_t *client) { return client->host_memory; }
 
 tpt_status_t *tpt_client_memory(tpt_client_t *client, int device, tpt_memory_stats_t *out_stats) {
     TPT_TRY(tpt_pjrt_check_device(client, device));

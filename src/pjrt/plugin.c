@@ -20,6 +20,7 @@ static const PJRT_Api *plugin_ready[MAX_PLUGINS];
 static int plugin_count;
 
 /* The entries that nothing works without. */
+/* clang-format off */
 #define NEEDED(X)                              \
     X(PJRT_Error_Destroy)                      \
     X(PJRT_Error_Message)                      \
@@ -38,6 +39,7 @@ static int plugin_count;
     X(PJRT_LoadedExecutable_Execute)           \
     X(PJRT_Executable_Destroy)                 \
     X(PJRT_Executable_NumOutputs)
+/* clang-format on */
 
 static tpt_status_t *plugin_check_file(const char *path) {
     struct stat info;
@@ -118,8 +120,8 @@ static tpt_status_t *plugin_copy_table(const char *path, const PJRT_Api *table, 
                                "PJRT plugin '%s' has API version %d.%d; this build needs major version %d", path, major,
                                out_api->pjrt_api_version.minor_version, PJRT_API_MAJOR);
     }
-#define CHECK_NEEDED(name)                                                                                                     \
-    if (out_api->name == NULL)                                                                                                 \
+#define CHECK_NEEDED(name)     \
+    if (out_api->name == NULL) \
         return tpt_status_make(TPT_UNIMPLEMENTED, "PJRT plugin '%s' lacks " #name ", which is needed", path);
     NEEDED(CHECK_NEEDED)
 #undef CHECK_NEEDED

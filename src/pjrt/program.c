@@ -124,9 +124,7 @@ static tpt_status_t *program_wrap(tpt_client_t *client, PJRT_LoadedExecutable *l
     return NULL;
 }
 
-void tpt_program_retain(tpt_program_t *program) {
-    atomic_fetch_add_explicit(&program->refs, 1, memory_order_relaxed);
-}
+void tpt_program_retain(tpt_program_t *program) { atomic_fetch_add_explicit(&program->refs, 1, memory_order_relaxed); }
 
 void tpt_program_release(tpt_program_t *program) {
     if (program == NULL || atomic_fetch_sub_explicit(&program->refs, 1, memory_order_acq_rel) != 1) return;
@@ -141,9 +139,7 @@ void tpt_program_release(tpt_program_t *program) {
     tpt_pjrt_client_release(client);
 }
 
-int tpt_program_nouts(const tpt_program_t *program) {
-    return program->nouts;
-}
+int tpt_program_nouts(const tpt_program_t *program) { return program->nouts; }
 
 /* ---- one program for all devices ----------------------------------------------------------------------------------- */
 

@@ -69,9 +69,7 @@ static void test_base_map__same_hash_other_key(void **state) {
     tpt_map_free(&map);
 }
 
-static void count_entry(void *user, const tpt_map_entry_t *entry) {
-    *(int64_t *)user += *(int *)entry->value;
-}
+static void count_entry(void *user, const tpt_map_entry_t *entry) { *(int64_t *)user += *(int *)entry->value; }
 
 static void test_base_map__maximum_and_each(void **state) {
     (void)state;

@@ -55,9 +55,7 @@ static void test_base_status__without_memory(void **state) {
     tpt_status_free(status);
 }
 
-static tpt_status_t *fails_at(int at) {
-    return at == 2 ? tpt_status_make(TPT_UNIMPLEMENTED, "at %d", at) : NULL;
-}
+static tpt_status_t *fails_at(int at) { return at == 2 ? tpt_status_make(TPT_UNIMPLEMENTED, "at %d", at) : NULL; }
 
 static tpt_status_t *tries(int upto) {
     for (int i = 0; i <= upto; i++) TPT_TRY_MSG(fails_at(i), "trying up to %d", upto);

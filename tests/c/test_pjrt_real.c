@@ -29,10 +29,10 @@ static int close_plugin(void **state) {
     return 0;
 }
 
-#define NEED_PLUGIN()                                                                                                          \
-    do {                                                                                                                       \
-        (void)state;                                                                                                           \
-        if (plugin == NULL) skip();                                                                                            \
+#define NEED_PLUGIN()               \
+    do {                            \
+        (void)state;                \
+        if (plugin == NULL) skip(); \
     } while (0)
 
 static tpt_program_t *compile(const char *text, const tpt_compile_options_t *options) {

@@ -26,17 +26,11 @@ void tpt_null_fail_next(tpt_null_step_t step, int code) {
     if ((unsigned)step < TPT_NULL_STEP_COUNT) atomic_store(&null_state.fail[step], code);
 }
 
-void tpt_null_reject_donation(bool on) {
-    atomic_store(&null_state.reject_donation, on);
-}
+void tpt_null_reject_donation(bool on) { atomic_store(&null_state.reject_donation, on); }
 
-void tpt_null_set_delay(int64_t nanoseconds) {
-    atomic_store(&null_state.delay, nanoseconds);
-}
+void tpt_null_set_delay(int64_t nanoseconds) { atomic_store(&null_state.delay, nanoseconds); }
 
-void tpt_null_set_host_memory(bool on) {
-    atomic_store(&null_state.device_memory, !on);
-}
+void tpt_null_set_host_memory(bool on) { atomic_store(&null_state.device_memory, !on); }
 
 void tpt_null_reset(void) {
     for (int step = 0; step < TPT_NULL_STEP_COUNT; step++) atomic_store(&null_state.fail[step], 0);
@@ -128,9 +122,7 @@ static PJRT_Error *event_status(const PJRT_Event *event) {
     return event->code == PJRT_Error_Code_OK ? NULL : null_error(event->code, "null plugin: result was told to fail");
 }
 
-static PJRT_Error *event_error(PJRT_Event_Error_Args *args) {
-    return event_status(args->event);
-}
+static PJRT_Error *event_error(PJRT_Event_Error_Args *args) { return event_status(args->event); }
 
 static PJRT_Error *event_await(PJRT_Event_Await_Args *args) {
     struct timespec until = {.tv_sec = args->event->ready_at / 1000000000, .tv_nsec = args->event->ready_at % 1000000000};
