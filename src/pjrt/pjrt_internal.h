@@ -21,73 +21,73 @@
 #define TPT_ARGS(type, ...) {.struct_size = type##_STRUCT_SIZE, __VA_ARGS__}
 
 typedef struct tpt_pjrt_device {
-  PJRT_Device* handle;
-  int id; /* global id, as device assignments want it */
-  char* kind;
+    PJRT_Device *handle;
+    int id; /* global id, as device assignments want it */
+    char *kind;
 } tpt_pjrt_device_t;
 
 struct tpt_client {
-  PJRT_Api api; /* our copy: entries that the plugin lacks are NULL */
-  PJRT_Client* handle;
-  tpt_pjrt_device_t* devices;
-  int ndevices;
-  bool is_cpu, host_memory;
-  char *platform, *version, *path;
-  atomic_int refs;          /* the opener, and every live buffer and program */
-  atomic_int portable;      /* -1: not tried yet */
-  atomic_bool no_overrides; /* the plugin refuses our compiler flags */
-  tpt_mutex_t probe_lock;
+    PJRT_Api api; /* our copy: entries that the plugin lacks are NULL */
+    PJRT_Client *handle;
+    tpt_pjrt_device_t *devices;
+    int ndevices;
+    bool is_cpu, host_memory;
+    char *platform, *version, *path;
+    atomic_int refs;          /* the opener, and every live buffer and program */
+    atomic_int portable;      /* -1: not tried yet */
+    atomic_bool no_overrides; /* the plugin refuses our compiler flags */
+    tpt_mutex_t probe_lock;
 };
 
 struct tpt_buffer {
-  atomic_int refs;
-  int device;
-  int64_t nbytes;
-  PJRT_Buffer* handle;
-  tpt_client_t* client;
+    atomic_int refs;
+    int device;
+    int64_t nbytes;
+    PJRT_Buffer *handle;
+    tpt_client_t *client;
 };
 
 struct tpt_program {
-  atomic_int refs;
-  int device; /* the one it was compiled for; any if portable */
-  bool portable;
-  int nouts;
-  int64_t* out_nbytes; /* NULL: asked of each output buffer */
-  tpt_client_t* client;
-  PJRT_LoadedExecutable* loaded;
-  PJRT_Executable* executable;
+    atomic_int refs;
+    int device; /* the one it was compiled for; any if portable */
+    bool portable;
+    int nouts;
+    int64_t *out_nbytes; /* NULL: asked of each output buffer */
+    tpt_client_t *client;
+    PJRT_LoadedExecutable *loaded;
+    PJRT_Executable *executable;
 };
 
 /* ---- plugin.c */
 /* Loads and initializes a plugin; its table stays valid for the life of the process. */
-TPT_MUST_USE tpt_status_t* tpt_pjrt_plugin_load(const char* path, bool show_log, PJRT_Api* out_api, char** out_path);
+TPT_MUST_USE tpt_status_t *tpt_pjrt_plugin_load(const char *path, bool show_log, PJRT_Api *out_api, char **out_path);
 
 /* ---- client.c */
-void tpt_pjrt_client_retain(tpt_client_t* client);
-void tpt_pjrt_client_release(tpt_client_t* client);
-TPT_MUST_USE tpt_status_t* tpt_pjrt_check_device(const tpt_client_t* client, int device);
+void tpt_pjrt_client_retain(tpt_client_t *client);
+void tpt_pjrt_client_release(tpt_client_t *client);
+TPT_MUST_USE tpt_status_t *tpt_pjrt_check_device(const tpt_client_t *client, int device);
 
 /* ---- error.c */
 /* Takes the error over; NULL gives NULL. */
-TPT_MUST_USE tpt_status_t* tpt_pjrt_error(const PJRT_Api* api, PJRT_Error* error);
+TPT_MUST_USE tpt_status_t *tpt_pjrt_error(const PJRT_Api *api, PJRT_Error *error);
 /* Waits for an event, destroys it and gives its error; a NULL event is fine. */
-TPT_MUST_USE tpt_status_t* tpt_pjrt_event_finish(const PJRT_Api* api, PJRT_Event* event);
-void tpt_pjrt_event_drop(const PJRT_Api* api, PJRT_Event* event);
+TPT_MUST_USE tpt_status_t *tpt_pjrt_event_finish(const PJRT_Api *api, PJRT_Event *event);
+void tpt_pjrt_event_drop(const PJRT_Api *api, PJRT_Event *event);
 
 /* ---- buffer.c */
 /* Wraps a PJRT buffer, which is destroyed on failure too. nbytes < 0: asks the buffer. */
-TPT_MUST_USE tpt_status_t* tpt_pjrt_buffer_wrap(tpt_client_t* client, PJRT_Buffer* handle, int device, int64_t nbytes,
-                                                tpt_buffer_t** out_buffer);
+TPT_MUST_USE tpt_status_t *tpt_pjrt_buffer_wrap(tpt_client_t *client, PJRT_Buffer *handle, int device, int64_t nbytes,
+                                                tpt_buffer_t **out_buffer);
 PJRT_Buffer_Type tpt_pjrt_type(tpt_dtype_t dtype); /* PJRT_Buffer_Type_INVALID when there is none */
 size_t tpt_pjrt_type_size(PJRT_Buffer_Type type);  /* bytes of the host form; 0 for tokens and packed types */
 
 /* ---- options.c */
 #define TPT_PJRT_OPTIONS_MAX 256
 typedef struct tpt_pjrt_options {
-  bool portable, fast_minmax_off, overrides, excess_precision;
-  int device_id;
+    bool portable, fast_minmax_off, overrides, excess_precision;
+    int device_id;
 } tpt_pjrt_options_t;
 /* A serialized CompileOptionsProto for one replica and one partition; returns its size. */
-size_t tpt_pjrt_options_write(const tpt_pjrt_options_t* options, unsigned char out[TPT_PJRT_OPTIONS_MAX]);
+size_t tpt_pjrt_options_write(const tpt_pjrt_options_t *options, unsigned char out[TPT_PJRT_OPTIONS_MAX]);
 
 #endif

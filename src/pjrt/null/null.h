@@ -10,18 +10,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-const PJRT_Api* tpt_null_api(void);
+const PJRT_Api *tpt_null_api(void);
 
 typedef enum tpt_null_step {
-  TPT_NULL_CREATE = 0, /* making a client: "create" */
-  TPT_NULL_COMPILE,    /* "compile" */
-  TPT_NULL_EXECUTE,    /* "execute": fails at the call */
-  TPT_NULL_RESULT,     /* "result": the call is fine, the outputs' events carry the error, as do values made of them */
-  TPT_NULL_FROM_HOST,  /* "from_host" */
-  TPT_NULL_TO_HOST,    /* "to_host" */
-  TPT_NULL_SERIALIZE,  /* "serialize" */
-  TPT_NULL_LOAD,       /* "load" */
-  TPT_NULL_STEP_COUNT
+    TPT_NULL_CREATE = 0, /* making a client: "create" */
+    TPT_NULL_COMPILE,    /* "compile" */
+    TPT_NULL_EXECUTE,    /* "execute": fails at the call */
+    TPT_NULL_RESULT,     /* "result": the call is fine, the outputs' events carry the error, as do values made of them */
+    TPT_NULL_FROM_HOST,  /* "from_host" */
+    TPT_NULL_TO_HOST,    /* "to_host" */
+    TPT_NULL_SERIALIZE,  /* "serialize" */
+    TPT_NULL_LOAD,       /* "load" */
+    TPT_NULL_STEP_COUNT
 } tpt_null_step_t;
 
 /* The next such step fails with `code` (a tpt_code_t or PJRT_Error_Code); 0 calls it off. */
@@ -34,7 +34,7 @@ void tpt_null_set_delay(int64_t nanoseconds);
 void tpt_null_set_host_memory(bool on);
 
 typedef struct tpt_null_counts {
-  int64_t compiles, loads, executes, donations, clients, buffers, programs, events; /* the last four: alive now */
+    int64_t compiles, loads, executes, donations, clients, buffers, programs, events; /* the last four: alive now */
 } tpt_null_counts_t;
 tpt_null_counts_t tpt_null_counts(void);
 void tpt_null_reset(void); /* all settings as at the start; the counts of what is alive stay */
