@@ -75,13 +75,7 @@ at::Tensor host_like(const at::Tensor &target, const at::Tensor &src) {
 }
 
 at::Tensor empty_like_on(int device, c10::IntArrayRef sizes, c10::ScalarType dtype) {
-  c10::SmallVector<int64_t, 8> strides(sizes.size());
-  int64_t step = 1;
-  for (size_t i = sizes.size(); i-- > 0;) {
-    strides[i] = step;
-    step *= std::max<int64_t>(sizes[i], 1);
-  }
-  return empty_strided(sizes, strides, dtype, device);
+  return empty_strided(sizes, row_major(sizes), dtype, device);
 }
 
 void host_to_device(const at::Tensor &dst, const at::Tensor &src) {

@@ -6,8 +6,6 @@
 #include <ATen/ops/set.h>
 #include <torch/library.h>
 
-#include <algorithm>
-
 #include "storage.h"
 
 namespace tpt_glue {
@@ -30,7 +28,6 @@ at::Tensor empty_memory_format(c10::IntArrayRef sizes, OptDtype dtype, OptLayout
   const int index = device_of(layout, device, pin_memory);
   const c10::ScalarType type = c10::dtype_or_default(dtype);
   at::detail::check_size_nonnegative(sizes);
-  c10::SmallVector<int64_t, 8> strides(sizes.size());
   const c10::MemoryFormat wanted = format.value_or(c10::MemoryFormat::Contiguous);
   if (wanted == c10::MemoryFormat::ChannelsLast) {
     TORCH_CHECK(sizes.size() == 4, "required rank 4 tensor to use channels_last format");
@@ -41,12 +38,7 @@ at::Tensor empty_memory_format(c10::IntArrayRef sizes, OptDtype dtype, OptLayout
     return empty_strided(sizes, c10::get_channels_last_strides_3d(sizes), type, index);
   }
   TORCH_CHECK(wanted == c10::MemoryFormat::Contiguous, "unsupported memory format ", wanted);
-  int64_t step = 1;
-  for (size_t i = sizes.size(); i-- > 0;) {
-    strides[i] = step;
-    step *= std::max<int64_t>(sizes[i], 1);
-  }
-  return empty_strided(sizes, strides, type, index);
+  return empty_strided(sizes, row_major(sizes), type, index);
 }
 
 at::Tensor empty_strided_op(c10::IntArrayRef sizes, c10::IntArrayRef strides, OptDtype dtype, OptLayout layout,
@@ -103,14 +95,9 @@ at::Tensor &set_storage_offset(at::Tensor &self, at::Storage source, int64_t off
                                c10::IntArrayRef strides) {
   at::native::checkSetStorage(self, source, offset, sizes, strides);
   c10::TensorImpl *impl = self.unsafeGetTensorImpl();
-  c10::SmallVector<int64_t, 8> contiguous;
+  c10::DimVector contiguous;
   if (strides.data() == nullptr) {
-    contiguous.resize(sizes.size());
-    int64_t step = 1;
-    for (size_t i = sizes.size(); i-- > 0;) {
-      contiguous[i] = step;
-      step *= std::max<int64_t>(sizes[i], 1);
-    }
+    contiguous = row_major(sizes);
     strides = contiguous;
   }
   const size_t nbytes = at::detail::computeStorageNbytes(sizes, strides, impl->itemsize(), offset);

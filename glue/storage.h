@@ -2,6 +2,7 @@
 #pragma once
 
 #include <c10/core/Storage.h>
+#include <c10/util/DimVector.h>
 
 #include "glue.h"
 
@@ -18,6 +19,7 @@ void mark_typed(c10::StorageImpl *storage);
 
 // Dims of a dense window in memory order (largest stride first). Returns false when the window has holes or overlaps.
 bool dims_in_memory(c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t *out_dims);
+c10::DimVector row_major(c10::IntArrayRef sizes);  // strides
 // The window is dense, starts at 0 and is as large as its storage.
 bool covers_storage(const at::TensorBase &tensor);
 

@@ -71,6 +71,16 @@ bool dims_in_memory(c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t *o
   return true;
 }
 
+c10::DimVector row_major(c10::IntArrayRef sizes) {
+  c10::DimVector strides(sizes.size(), 1);
+  int64_t step = 1;
+  for (size_t i = sizes.size(); i-- > 0;) {
+    strides[i] = step;
+    step *= std::max<int64_t>(sizes[i], 1);
+  }
+  return strides;
+}
+
 bool covers_storage(const at::TensorBase &tensor) {
   const c10::TensorImpl *impl = tensor.unsafeGetTensorImpl();
   if (impl->storage_offset() != 0) return false;
@@ -156,7 +166,10 @@ at::Tensor empty_strided(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::
 }
 
 void resize_storage(c10::StorageImpl *storage, size_t nbytes) {
-  check(tpt_storage_resize(core_of(storage), static_cast<int64_t>(nbytes)));
+  tpt_storage_t *core = core_of(storage);
+  check(tpt_storage_resize(core, static_cast<int64_t>(nbytes)));
+  tpt_storage_retain(core);  // its address has changed; the old DataPtr gives its reference back
+  storage->set_data_ptr_noswap(make_data_ptr(core, is_raw(storage) ? Origin::kRaw : Origin::kTyped));
   storage->set_nbytes(nbytes);
 }
 

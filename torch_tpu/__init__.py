@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import importlib
 from types import ModuleType
-from typing import Any
-
-import torch
 
 __version__ = "0.1.0"
 __all__ = ["__version__", "metrics"]
@@ -23,18 +20,16 @@ _registered = False
 def _register() -> None:
     """Makes device ``tpu``, the module ``torch.tpu`` and the methods ``.tpu()`` and ``.is_tpu``. Once a process."""
     global _registered
+    # PyTorch may come first or we may: its import ends with a call of _autoload, while ours still waits in this line.
+    import torch
+
     if _registered:
         return
     _registered = True
-    from torch.utils import backend_registration
-
-    if backend_registration._privateuse1_backend_name != "tpu":
-        torch.utils.rename_privateuse1_backend("tpu")
-    from . import _C, _plugins
+    torch.utils.rename_privateuse1_backend("tpu")
+    from . import _C, _plugins, tpu
 
     _C.set_plugin_resolver(_plugins.resolve)
-    from . import tpu
-
     torch._register_device_module("tpu", tpu)
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
 
@@ -44,7 +39,7 @@ def _autoload() -> None:
     _register()
 
 
-def __getattr__(name: str) -> ModuleType | Any:
+def __getattr__(name: str) -> ModuleType:
     """Submodules that are loaded when first asked for."""
     if name in _LAZY:
         return importlib.import_module(f".{name}", __name__)
