@@ -68,7 +68,5 @@ def resolve() -> str:
             return path
     path = _find("cpu")
     if path is None:
-        raise RuntimeError(
-            "no PJRT plugin found: pip install xla-cpu-pjrt, or set TORCH_TPU_PJRT_PLUGIN to the path of one"
-        )
+        raise RuntimeError("no PJRT plugin found: pip install xla-cpu-pjrt, or set TORCH_TPU_PJRT_PLUGIN to the path of one")
     return path
