@@ -88,6 +88,32 @@ tpt_val_t tpt_ir_convert(tpt_ir_t *ir, tpt_val_t x, tpt_dtype_t dtype) {
     return emit_as(ir, TPT_KIND_CONVERT, x, dtype);
 }
 
+/* XLA's simplifier joins two reinterpretations in a row and gets the shape wrong when the sizes differ on the way ([2]xf32 ->
+ * f64 -> [8]xui8 is refused as [2x4]): so they are joined here. Row-major bytes stay the same, so a reshape does the rest. */
+static tpt_val_t source_of_bits(const tpt_ir_t *ir, tpt_val_t x) {
+    tpt_val_t source = x;
+    for (int32_t n = ir->values[x]->node; n >= 0; n = ir->values[x]->node) {
+        const tpt_node_t *node = ir->nodes[n];
+        if (node->kind != TPT_KIND_BITCAST && node->kind != TPT_KIND_RESHAPE) break;
+        x = node->in[0];
+        if (node->kind == TPT_KIND_BITCAST) source = x;
+    }
+    return source;
+}
+
+static tpt_val_t reinterpret(tpt_ir_t *ir, tpt_val_t x, tpt_dtype_t dtype) {
+    tpt_val_t direct = emit_as(ir, TPT_KIND_BITCAST, x, dtype); /* checks the shape; not printed if unused */
+    if (tpt_ir_dead(ir)) return direct;
+    tpt_val_t source = source_of_bits(ir, x);
+    tpt_type_t want = *tpt_ir_type(ir, direct);
+    size_t a = tpt_dtype_size(tpt_ir_dtype(ir, source)), b = tpt_dtype_size(dtype);
+    if (source == x || (a < b && want.rank >= TPT_MAX_RANK)) return direct;
+    if (tpt_ir_dtype(ir, source) == dtype) return tpt_ir_reshape(ir, source, want.rank, want.dims);
+    if (a >= b) return tpt_ir_reshape(ir, emit_as(ir, TPT_KIND_BITCAST, source, dtype), want.rank, want.dims);
+    want.dims[want.rank] = (int64_t)(b / a);
+    return emit_as(ir, TPT_KIND_BITCAST, tpt_ir_reshape(ir, source, want.rank + 1, want.dims), dtype);
+}
+
 /* XLA reinterprets neither bool nor complex: a complex number is two reals along a new last dim. */
 static tpt_val_t parts_of_complex(tpt_ir_t *ir, tpt_val_t x) {
     tpt_val_t parts[2] = {tpt_ir_unsqueeze(ir, tpt_ir_unary(ir, TPT_IR_REAL, x), -1),
@@ -110,11 +136,13 @@ tpt_val_t tpt_ir_bitcast(tpt_ir_t *ir, tpt_val_t x, tpt_dtype_t dtype) {
     if (from == TPT_BOOL) return tpt_ir_bitcast(ir, tpt_ir_convert(ir, x, TPT_U8), dtype);
     if (dtype == TPT_BOOL) return tpt_ir_convert(ir, tpt_ir_bitcast(ir, x, TPT_U8), TPT_BOOL);
     size_t a = tpt_dtype_size(from), b = tpt_dtype_size(dtype);
-    if (!tpt_dtype_is_complex(from) && !tpt_dtype_is_complex(dtype)) return emit_as(ir, TPT_KIND_BITCAST, x, dtype);
+    if (!tpt_dtype_is_complex(from) && !tpt_dtype_is_complex(dtype)) return reinterpret(ir, x, dtype);
     if (tpt_dtype_is_complex(from)) {
         tpt_val_t parts = parts_of_complex(ir, x); /* [..., 2] of size a / 2 */
         tpt_dtype_t part = tpt_dtype_real(from);
         if (dtype == part || tpt_ir_dead(ir)) return parts;
+        /* The simplifier sees through the pairing: keep it from the trap above. */
+        if (b != tpt_dtype_size(part)) tpt_ir_barrier(ir, 1, &parts, &parts);
         if (tpt_dtype_is_complex(dtype)) { /* C64 [..., 2] <-> C128 [...] */
             return complex_of_parts(ir, tpt_ir_bitcast(ir, parts, tpt_dtype_real(dtype)));
         }
