@@ -151,7 +151,7 @@ typedef struct nll {
 
 static tpt_val_t over_classes(tpt_ir_t *b, tpt_val_t x, int dim) {
     const int64_t dims[1] = {dim};
-    return tpt_ir_reduce(b, x, TPT_IR_RED_ADD, 1, dims);
+    return tpt_ir_reduce(b, TPT_IR_RED_ADD, x, 1, dims);
 }
 
 static nll_t read_nll(tpt_lower_t *L, tpt_val_t x) {

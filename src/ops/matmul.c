@@ -106,18 +106,6 @@ void tpt_ops_addr(tpt_lower_t *L) {
     tpt_lower_result(L, blend(L, tpt_ir_mul(b, x, y)));
 }
 
-/* linear: input [..., k] x weight [n, k], or [k] for a weight that is one row. */
-void tpt_ops_linear(tpt_lower_t *L) {
-    tpt_ir_t *b = L->ir;
-    tpt_val_t x = tpt_lower_tensor(L, "input"), w = tpt_lower_tensor(L, "weight");
-    tpt_ir_dot_t d = {0};
-    d.n_contract = 1;
-    d.lhs_contract[0] = tpt_ir_rank(b, x) - 1;
-    d.rhs_contract[0] = tpt_ir_rank(b, w) - 1;
-    tpt_val_t out = dot(b, x, w, d), bias = tpt_nn_optional(L, "bias", tpt_ir_dtype(b, out));
-    tpt_lower_result(L, bias == TPT_VAL_NONE ? out : tpt_ir_add(b, out, bias));
-}
-
 /* ---- grouped products --------------------------------------------------------------------------------------------- */
 
 /* Where `position` (0..n along dim `dim` of a [.., n, ..] matrix) belongs to group g: start <= position < end. */
@@ -150,6 +138,7 @@ static tpt_val_t grouped(tpt_ir_t *b, tpt_val_t x, tpt_val_t y, tpt_val_t offs) 
     offs = tpt_ir_convert(b, offs, TPT_I32);
     const tpt_val_t pad_low = tpt_ir_const_i(b, TPT_I32, 0);
     const tpt_val_t bounds = tpt_ir_pad(b, offs, pad_low, one, none, NULL); /* [0, offs...] */
+    const tpt_val_t inits[2] = {tpt_ir_const_i(b, TPT_I32, 0), tpt_ir_full_f(b, out_type, 0)};
 
     tpt_ir_region_begin(b);
     tpt_val_t g = tpt_ir_region_arg(b, scalar);
@@ -170,7 +159,7 @@ static tpt_val_t grouped(tpt_ir_t *b, tpt_val_t x, tpt_val_t y, tpt_val_t offs) 
         tpt_val_t part = product(b, rows ? x : group_item(b, x, g), rows ? group_item(b, y, g) : y);
         out = tpt_ir_select(b, group_mask(b, start, end, 2, mn, rows ? 0 : 1), part, out);
     }
-    const tpt_val_t yields[2] = {next, out}, inits[2] = {tpt_ir_const_i(b, TPT_I32, 0), tpt_ir_full_f(b, out_type, 0)};
+    const tpt_val_t yields[2] = {next, out};
     const tpt_region_t body = tpt_ir_region_end(b, 2, yields);
     tpt_val_t done[2] = {TPT_VAL_NONE, TPT_VAL_NONE};
     tpt_ir_while(b, 2, inits, cond, body, done);
@@ -191,5 +180,6 @@ void tpt_ops_grouped_mm(tpt_lower_t *L) {
         out = grouped(b, x, y, tpt_lower_tensor(L, "offs"));
     }
     tpt_val_t bias = tpt_nn_optional(L, "bias", tpt_ir_dtype(b, out));
-    tpt_lower_result(L, bias == TPT_VAL_NONE ? out : tpt_ir_add(b, out, bias));
+    if (bias != TPT_VAL_NONE) out = tpt_ir_add(b, out, bias);
+    tpt_lower_result(L, tpt_ir_convert(b, out, tpt_lower_dtype(L, "out_dtype", tpt_ir_dtype(b, x))));
 }

@@ -49,7 +49,7 @@ tpt_val_t tpt_nn_sum(tpt_ir_t *b, tpt_val_t x, int ndims, const int64_t *dims) {
             big_dim = (int)dims[i];
         }
     }
-    if (total <= 4096 || t.rank >= TPT_MAX_RANK || !tpt_dtype_is_float(t.dtype)) return tpt_ir_reduce(b, x, TPT_IR_RED_ADD, ndims, dims);
+    if (total <= 4096 || t.rank >= TPT_MAX_RANK || !tpt_dtype_is_float(t.dtype)) return tpt_ir_reduce(b, TPT_IR_RED_ADD, x, ndims, dims);
     const int64_t root = (int64_t)sqrt((double)total);
     if (biggest > 8 * root) {
         int64_t inner = 1;
@@ -77,11 +77,11 @@ tpt_val_t tpt_nn_sum(tpt_ir_t *b, tpt_val_t x, int ndims, const int64_t *dims) {
         if (reduced[i]) second[nsecond++] = kept;
         kept++;
     }
-    tpt_val_t part = tpt_ir_reduce(b, x, TPT_IR_RED_ADD, nfirst, first);
+    tpt_val_t part = tpt_ir_reduce(b, TPT_IR_RED_ADD, x, nfirst, first);
     if (nsecond == 0) return part;
     tpt_val_t held = TPT_VAL_NONE;
     tpt_ir_barrier(b, 1, &part, &held);
-    return tpt_ir_reduce(b, held, TPT_IR_RED_ADD, nsecond, second);
+    return tpt_ir_reduce(b, TPT_IR_RED_ADD, held, nsecond, second);
 }
 
 tpt_val_t tpt_nn_sum_all(tpt_ir_t *b, tpt_val_t x) {

@@ -177,7 +177,7 @@ void tpt_ops_amp_unscale(tpt_lower_t *L) {
         int64_t dims[TPT_MAX_RANK];
         for (int d = 0; d < rank; d++) dims[d] = d;
         tpt_val_t wrong = tpt_ir_not(b, tpt_ir_unary(b, TPT_IR_IS_FINITE, g));
-        if (rank > 0) wrong = tpt_ir_reduce(b, wrong, TPT_IR_RED_OR, rank, dims);
+        if (rank > 0) wrong = tpt_ir_reduce(b, TPT_IR_RED_OR, wrong, rank, dims);
         bad = bad == TPT_VAL_NONE ? wrong : tpt_ir_or(b, bad, wrong);
         tpt_lower_result(L, tpt_ir_mul(b, g, tpt_ir_convert(b, inverse, tpt_ir_dtype(b, g))));
     }

@@ -412,7 +412,7 @@ static tpt_val_t sum_windows(tpt_ir_t *b, tpt_val_t x, const pool_t *p) {
         w.size[p->lead + i] = p->kernel[i];
         w.stride[p->lead + i] = p->stride[i];
     }
-    return tpt_ir_reduce_window(b, x, TPT_IR_RED_ADD, &w);
+    return tpt_ir_reduce_window(b, TPT_IR_RED_ADD, x, &w);
 }
 
 void tpt_ops_avg_pool(tpt_lower_t *L) {
@@ -435,7 +435,7 @@ void tpt_ops_avg_pool_backward(tpt_lower_t *L) {
         w.pad_low[d] = p.kernel[i] - 1 - p.padding[i];
         w.pad_high[d] = p.in[i] - 1 + p.padding[i] - (p.out[i] - 1) * p.stride[i];
     }
-    tpt_lower_result(L, tpt_ir_reduce_window(L->ir, gy, TPT_IR_RED_ADD, &w));
+    tpt_lower_result(L, tpt_ir_reduce_window(L->ir, TPT_IR_RED_ADD, gy, &w));
 }
 
 static tpt_val_t adaptive_sum(tpt_lower_t *L, tpt_val_t x, pool_t *p) {

@@ -9,7 +9,7 @@ static tpt_val_t sum_dim(tpt_ir_t *b, tpt_val_t x, int dim) {
 
 static tpt_val_t max_dim(tpt_ir_t *b, tpt_val_t x, int dim) {
     const int64_t dims[1] = {dim};
-    return tpt_nn_keepdims(b, tpt_ir_reduce(b, x, TPT_IR_RED_MAX, 1, dims), tpt_ir_rank(b, x), 1, dims);
+    return tpt_nn_keepdims(b, tpt_ir_reduce(b, TPT_IR_RED_MAX, x, 1, dims), tpt_ir_rank(b, x), 1, dims);
 }
 
 /* A rank-0 operand counts as one element. */

@@ -1,0 +1,137 @@
+"""Convolutions and pooling against PyTorch's cpu kernels, with gradients."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from test_matmul import INF, NAN, check, rand, same
+
+import torch_tpu  # noqa: F401
+
+CONVS = [F.conv1d, F.conv2d, F.conv3d]
+TRANSPOSED = [F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d]
+SIZES = [9, 8, 7]
+
+
+@pytest.mark.parametrize("spatial", [1, 2, 3])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"stride": 2, "padding": 1},
+        {"padding": 2, "dilation": 2},
+        {"stride": 3, "padding": 1, "dilation": 2},
+        {"groups": 2, "padding": 1},
+        {"groups": 4, "stride": 2},
+        {"padding": "same"},
+    ],
+    ids=str,
+)
+def test_conv(spatial, options):
+    groups = options.get("groups", 1)
+    x, w = rand(2, 4, *SIZES[:spatial]), rand(8, 4 // groups, *[3, 2, 3][:spatial])
+    check(lambda x, w, b: CONVS[spatial - 1](x, w, b, **options), x, w, rand(8), tolerance=3e-5)
+    check(lambda x, w: CONVS[spatial - 1](x, w, **options), x[0], w, tolerance=3e-5)
+
+
+@pytest.mark.parametrize("spatial", [1, 2, 3])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"stride": 2, "padding": 1},
+        {"stride": 3, "padding": 1, "output_padding": 2},
+        {"stride": 2, "padding": 1, "dilation": 2, "output_padding": 1},
+        {"groups": 2},
+        {"groups": 4, "stride": 2, "padding": 1},
+    ],
+    ids=str,
+)
+def test_conv_transpose(spatial, options):
+    groups = options.get("groups", 1)
+    x, w = rand(2, 4, *SIZES[:spatial]), rand(4, 8 // groups, *[3, 2, 3][:spatial])
+    check(lambda x, w, b: TRANSPOSED[spatial - 1](x, w, b, **options), x, w, rand(8), tolerance=3e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16], ids=str)
+def test_conv_dtypes(dtype):
+    x, w, b = rand(2, 3, 8, 8, dtype=dtype), rand(4, 3, 3, 3, dtype=dtype), rand(4, dtype=dtype)
+    check(lambda x, w, b: F.conv2d(x, w, b, padding=1), x, w, b, tolerance=1e-10 if dtype == torch.float64 else 0.1)
+
+
+def test_conv_channels_last():
+    x = rand(2, 4, 8, 8).to(memory_format=torch.channels_last)
+    check(lambda x, w: F.conv2d(x, w, padding=1), x, rand(6, 4, 3, 3), tolerance=3e-5)
+
+
+def test_conv_needs_only_some_gradients():
+    x, w = rand(2, 3, 8, 8).to("tpu"), rand(4, 3, 3, 3).to("tpu").requires_grad_()
+    F.conv2d(x, w).sum().backward()
+    want = torch.nn.grad.conv2d_weight(x.cpu(), (4, 3, 3, 3), torch.ones(2, 4, 6, 6))
+    same(w.grad, want, 3e-5)
+
+
+@pytest.mark.parametrize("ceil_mode", [False, True])
+@pytest.mark.parametrize(
+    "kernel,stride,padding,dilation",
+    [(2, 2, 0, 1), (3, 2, 1, 1), (3, 1, 1, 2), ((3, 2), (1, 2), (1, 0), 1), (7, 7, 0, 1), (3, 2, 0, 1), (13, 1, 6, 1)],
+    ids=str,
+)
+def test_max_pool2d(kernel, stride, padding, dilation, ceil_mode):
+    x = rand(2, 3, 13, 14)
+    check(lambda x: F.max_pool2d(x, kernel, stride, padding, dilation, ceil_mode, return_indices=True), x)
+    check(lambda x: F.max_pool2d(x, kernel, stride, padding, dilation, ceil_mode, return_indices=True), x[0])
+
+
+@pytest.mark.parametrize("ceil_mode", [False, True])
+def test_max_pool_other_ranks(ceil_mode):
+    check(lambda x: F.max_pool1d(x, 3, 2, 1, 1, ceil_mode, return_indices=True), rand(2, 3, 12))
+    check(lambda x: F.max_pool3d(x, 3, 2, 1, 1, ceil_mode, return_indices=True), rand(2, 3, 7, 8, 9))
+    check(lambda x: F.max_pool3d(x, 2, 2, 0, 1, ceil_mode, return_indices=True), rand(3, 7, 8, 9))
+
+
+def test_max_pool_ties_and_nan():
+    x = torch.zeros(1, 1, 4, 6)
+    x[0, 0, 1, 1] = x[0, 0, 0, 0] = NAN
+    x[0, 0, :, 4:] = -INF
+    for stride in (1, 2):
+        same(F.max_pool2d(x.to("tpu"), 2, stride, return_indices=True), F.max_pool2d(x, 2, stride, return_indices=True))
+    low = torch.full((1, 4, 4), -INF)
+    same(F.max_pool2d(low.to("tpu"), 3, 2, 1, return_indices=True), F.max_pool2d(low, 3, 2, 1, return_indices=True))
+    ints = rand(2, 8, 8, dtype=torch.int32)
+    same(F.max_pool2d(ints.to("tpu"), 2), F.max_pool2d(ints, 2))
+
+
+@pytest.mark.parametrize("ceil_mode", [False, True])
+@pytest.mark.parametrize("include", [False, True])
+@pytest.mark.parametrize("kernel,stride,padding", [(2, 2, 0), (3, 2, 1), ((3, 2), (1, 3), (1, 0)), (5, 3, 2)], ids=str)
+def test_avg_pool2d(kernel, stride, padding, include, ceil_mode):
+    x = rand(2, 3, 10, 11)
+    check(lambda x: F.avg_pool2d(x, kernel, stride, padding, ceil_mode, include), x)
+    check(lambda x: F.avg_pool2d(x, kernel, stride, padding, ceil_mode, include, divisor_override=3), x[0])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_avg_pool_other_ranks(dtype):
+    check(lambda x: F.avg_pool1d(x, 3, 2, 1), rand(2, 3, 12, dtype=dtype))
+    check(lambda x: F.avg_pool3d(x, 3, 2, 1, True, False), rand(2, 3, 7, 8, 9, dtype=dtype))
+
+
+@pytest.mark.parametrize("out", [1, 2, 3, 4, 7, 12, (3, 8), (None, 5)], ids=str)
+@pytest.mark.parametrize("shape", [(2, 3, 8, 12), (3, 7, 9)], ids=str)
+def test_adaptive2d(out, shape):
+    check(lambda x: F.adaptive_avg_pool2d(x, out), rand(*shape))
+    check(lambda x: F.adaptive_max_pool2d(x, out, return_indices=True), rand(*shape))
+
+
+def test_adaptive_other_ranks():
+    check(lambda x: F.adaptive_avg_pool1d(x, 5), rand(2, 3, 12))
+    check(lambda x: F.adaptive_avg_pool3d(x, (2, 3, 5)), rand(2, 3, 6, 7, 8))
+    check(lambda x: F.adaptive_max_pool1d(x, 5, return_indices=True), rand(2, 3, 12))
+    check(lambda x: F.adaptive_max_pool3d(x, (2, 3, 5), return_indices=True), rand(2, 3, 6, 7, 8))
+
+
+def test_bad_arguments():
+    with pytest.raises(RuntimeError):
+        F.conv2d(rand(2, 3, 8, 8).to("tpu"), rand(4, 2, 3, 3).to("tpu"))
+    with pytest.raises(RuntimeError):
+        F.max_pool2d(rand(2, 3, 8, 8).to("tpu"), 3, padding=2)

@@ -1,0 +1,199 @@
+"""Matrix products against PyTorch's cpu kernels, with gradients; also the helpers of the tests of layers, losses and optimizers."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import torch_tpu
+
+torch.set_num_threads(1)
+NAN, INF = float("nan"), float("inf")
+FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
+HALVES = (torch.float16, torch.bfloat16)
+TOLERANCE = {torch.bfloat16: 2e-2, torch.float16: 3e-3, torch.float32: 1e-5, torch.float64: 1e-10, torch.complex64: 1e-5}
+
+
+def rand(*shape, dtype=torch.float32, seed=0):
+    generator = torch.Generator().manual_seed(seed + sum(shape))
+    if dtype == torch.bool:
+        return torch.rand(shape, generator=generator) < 0.5
+    if dtype.is_complex:
+        return torch.randn(shape, generator=generator, dtype=torch.complex64).to(dtype)
+    if dtype.is_floating_point:
+        return torch.randn(shape, generator=generator).to(dtype)
+    return torch.randint(-5, 6, shape, generator=generator).to(dtype)
+
+
+def to_tpu(value):
+    if isinstance(value, torch.Tensor):
+        return value.detach().to("tpu").requires_grad_(value.requires_grad)
+    if isinstance(value, (list, tuple)):
+        return type(value)(to_tpu(item) for item in value)
+    return value
+
+
+def same(got, want, tolerance=None):
+    if want is None or not isinstance(want, (torch.Tensor, list, tuple)):
+        assert got == want
+        return
+    if isinstance(want, (list, tuple)):
+        assert len(got) == len(want)
+        for one, other in zip(got, want, strict=True):
+            same(one, other, tolerance)
+        return
+    assert got.device.type == "tpu"
+    limit = TOLERANCE.get(want.dtype, 0) if tolerance is None else tolerance
+    torch.testing.assert_close(got.detach().cpu(), want.detach(), rtol=limit, atol=limit, equal_nan=True)
+
+
+def flat(values):
+    if isinstance(values, torch.Tensor):
+        return [values]
+    return [v for v in values if isinstance(v, torch.Tensor)] if isinstance(values, (list, tuple)) else []
+
+
+def check(fn, *args, tolerance=None):
+    """Equal values, dtypes, shapes; and equal gradients of every floating argument and result."""
+    args = [a.clone().requires_grad_() if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in args]
+    mine = [to_tpu(a) for a in args]
+    want, got = fn(*args), fn(*mine)
+    same(got, want, tolerance)
+    pairs = [(w, g) for w, g in zip(flat(want), flat(got), strict=True) if w.requires_grad]
+    if not pairs:
+        return
+    seeds = [rand(*w.shape, dtype=w.dtype, seed=5) for w, _ in pairs]
+    leaves = [i for i, a in enumerate(args) if isinstance(a, torch.Tensor) and a.requires_grad]
+    grads = torch.autograd.grad([w for w, _ in pairs], [args[i] for i in leaves], seeds, allow_unused=True)
+    mine_grads = torch.autograd.grad(
+        [g for _, g in pairs], [mine[i] for i in leaves], [s.to("tpu") for s in seeds], allow_unused=True
+    )
+    for a, b in zip(mine_grads, grads, strict=True):
+        same(a, b, tolerance)
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, torch.complex64], ids=str)
+def test_products(dtype):
+    def make(*shape, seed=0):
+        return rand(*shape, dtype=dtype, seed=seed)
+
+    check(torch.mm, make(5, 7), make(7, 3))
+    check(torch.bmm, make(2, 5, 7), make(2, 7, 3))
+    check(torch.mv, make(5, 7), make(7))
+    check(torch.dot, make(7), make(7, seed=1))
+    check(torch.vdot, make(7), make(7, seed=1))
+    check(torch.matmul, make(2, 1, 4, 5), make(3, 5, 6))
+    check(torch.matmul, make(5), make(3, 5, 6))
+    check(torch.outer, make(4), make(3))
+    check(torch.addmm, make(3), make(5, 7), make(7, 3))
+    check(torch.baddbmm, make(2, 1, 3), make(2, 5, 7), make(2, 7, 3))
+    check(torch.addbmm, make(5, 3), make(2, 5, 7), make(2, 7, 3))
+    check(torch.addmv, make(5), make(5, 7), make(7))
+    check(torch.addr, make(4, 3), make(4), make(3))
+    check(F.linear, make(2, 3, 7), make(4, 7), make(4))
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8], ids=str)
+def test_integers(dtype):
+    x, y = rand(5, 7, dtype=dtype), rand(7, 3, dtype=dtype)
+    check(torch.mm, x, y)
+    check(lambda a, b, c: torch.addmm(c, a, b, beta=2, alpha=3), x, y, rand(5, 3, dtype=dtype))
+    check(torch.dot, rand(9, dtype=dtype), rand(9, dtype=dtype, seed=1))
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("beta,alpha", [(0, 1), (0.5, -2.0), (2, 0), (0.0, 3)])
+def test_blend(dtype, beta, alpha):
+    x, y, c = rand(5, 7, dtype=dtype), rand(7, 3, dtype=dtype), rand(5, 3, dtype=dtype)
+    check(lambda c, x, y: torch.addmm(c, x, y, beta=beta, alpha=alpha), c, x, y)
+    b = 3 * [x], 3 * [y]
+    check(lambda c, x, y: torch.addbmm(c, x, y, beta=beta, alpha=alpha), c, torch.stack(b[0]), torch.stack(b[1]))
+    check(lambda c, x, y: torch.addmv(c, x, y, beta=beta, alpha=alpha), c[:, 0], x, y[:, 0])
+    check(lambda c, x, y: torch.addr(c, x, y, beta=beta, alpha=alpha), c, x[:, 0], y[0])
+
+
+def test_beta_zero_drops_self():
+    c, x, y = torch.full((2, 2), NAN), rand(2, 3), rand(3, 2)
+    same(torch.addmm(c.to("tpu"), x.to("tpu"), y.to("tpu"), beta=0), x @ y)
+    same(torch.addmm(c.to("tpu"), x.to("tpu"), y.to("tpu"), beta=0.0), x @ y)
+
+
+def test_numbers_make_no_new_program():
+    c, x, y = (rand(4, 4, seed=i).to("tpu") for i in range(3))
+    torch.addmm(c, x, y, beta=0.25, alpha=2.5).cpu()
+    before = torch_tpu.metrics.counters()["compiles"]
+    for k in range(3):
+        torch.addmm(c, x, y, beta=0.5 + k, alpha=1.5 * k).cpu()
+    assert torch_tpu.metrics.counters()["compiles"] == before
+
+
+def test_forms():
+    x, y, c = rand(5, 7), rand(7, 3), rand(5, 3)
+    out = torch.empty(5, 3, device="tpu")
+    assert torch.mm(x.to("tpu"), y.to("tpu"), out=out) is out
+    same(out, x @ y)
+    mine = c.to("tpu")
+    assert mine.addmm_(x.to("tpu"), y.to("tpu"), beta=2, alpha=0.5) is mine
+    same(mine, torch.addmm(c, x, y, beta=2, alpha=0.5))
+    wide = rand(6, 5).to("tpu")
+    same(x.to("tpu").t() @ wide[1:, 1:4], x.t() @ wide.cpu()[1:, 1:4])
+
+
+def test_halves_round_once():
+    x, y = rand(4, 4096, dtype=torch.bfloat16), rand(4096, 4, dtype=torch.bfloat16)
+    exact = (x.double() @ y.double()).to(torch.bfloat16)
+    torch.testing.assert_close((x.to("tpu") @ y.to("tpu")).cpu(), exact, rtol=8e-3, atol=1e-2)
+
+
+def test_empty():
+    check(torch.mm, rand(0, 3), rand(3, 2))
+    check(torch.mm, rand(2, 0), rand(0, 3))
+    check(torch.bmm, rand(0, 2, 3), rand(0, 3, 2))
+
+
+def test_errors():
+    with pytest.raises(RuntimeError, match="mat1 and mat2 shapes cannot be multiplied"):
+        rand(2, 3).to("tpu") @ rand(4, 5).to("tpu")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_grouped(dtype):
+    groups, m, k, n = 3, 8, 16, 24
+    ends = torch.tensor([2, 2, 8], dtype=torch.int32)
+    rows, weights = rand(m, k, dtype=dtype), rand(groups, k, n, dtype=dtype)
+
+    def pieces(length):
+        starts = [0, *ends.tolist()[:-1]]
+        assert ends[-1] == length
+        return list(zip(starts, ends.tolist(), strict=True))
+
+    want = torch.cat([rows[s:e] @ weights[g] for g, (s, e) in enumerate(pieces(m))])
+    same(torch._grouped_mm(rows.to("tpu"), weights.to("tpu"), offs=ends.to("tpu")), want)
+    x, y = rand(groups, m, k, dtype=dtype), rand(k, 8, dtype=dtype)
+    want = torch.cat([x[g] @ y[:, s:e] for g, (s, e) in enumerate(pieces(8))], dim=1)
+    same(torch._grouped_mm(x.to("tpu"), y.to("tpu"), offs=ends.to("tpu")), want)
+    a, b = rand(16, 8, dtype=dtype), rand(8, 24, dtype=dtype)
+    want = torch.stack([a[:, s:e] @ b[s:e] for s, e in pieces(8)])
+    same(torch._grouped_mm(a.to("tpu"), b.to("tpu"), offs=ends.to("tpu")), want)
+    same(torch._grouped_mm(x.to("tpu"), weights.to("tpu")), torch.bmm(x, weights))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_attention(dtype, causal):
+    q, k, v = (rand(2, 3, 5, 8, dtype=dtype, seed=i) for i in range(3))
+    check(
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=causal),
+        q,
+        k,
+        v,
+        tolerance=None if dtype == torch.float32 else 4e-2,
+    )
+
+
+def test_attention_mask():
+    q, k, v = (rand(2, 3, 5, 8, seed=i) for i in range(3))
+    mask = torch.ones(5, 5, dtype=torch.bool).tril()
+    check(lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, attn_mask=m), q, k, v, mask)
+    check(lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, attn_mask=m, scale=0.3), q, k, v, rand(5, 5))
+    kv = rand(2, 1, 5, 8)
+    check(lambda q, kv: F.scaled_dot_product_attention(q, kv, kv, enable_gqa=True), q, kv)
