@@ -167,7 +167,7 @@ static tpt_status_t *synchronize(tpt_dev_t *dev) {
 
 tpt_status_t *tpt_device_synchronize(int device) {
     if (!tpt_runtime_is_open() && device <= 0) return NULL; /* nothing was ever given to it */
-    tpt_dev_t *dev;
+    tpt_dev_t *dev = NULL;
     if (device >= 0) {
         TPT_TRY(tpt_dev_get(device, &dev));
         return synchronize(dev);
