@@ -13,7 +13,7 @@ tpt_val_t tpt_lower_fail(tpt_lower_t *L, tpt_code_t code, const char *fmt, ...) 
     va_start(args, fmt);
     tpt_status_t *status = tpt_status_makev(code, fmt, args);
     va_end(args);
-    return tpt_ir_fail(L->ir, tpt_status_annotate(status, "while lowering %s", L->schema_name));
+    return tpt_ir_fail(L->ir, status);
 }
 
 static tpt_val_t wrong_kind(tpt_lower_t *L, const char *name, const char *want) {

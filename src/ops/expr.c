@@ -316,6 +316,16 @@ static item_t call_poly(parser_t *p) {
     return make_value(out);
 }
 
+/* fail('message'): for operands that PyTorch refuses but its meta kernel lets pass. */
+static item_t call_fail(parser_t *p) {
+    item_t message = parse_expr(p, 0);
+    expect(p, ")");
+    if (p->skip > 0 || p->failed) return none;
+    (void)tpt_lower_fail(p->L, TPT_INVALID_ARGUMENT, "%.*s", (int)message.size, message.text);
+    p->failed = true;
+    return none;
+}
+
 static item_t call_function(parser_t *p, const tpt_expr_function_t *f) {
     item_t args[TPT_EXPR_MAX_ARITY];
     int n = 0, statics = 0;
@@ -343,6 +353,7 @@ static item_t parse_call(parser_t *p, const char *word, size_t size) {
     if (word_is(word, size, "where")) return call_where(p);
     if (word_is(word, size, "has")) return call_has(p);
     if (word_is(word, size, "poly")) return call_poly(p);
+    if (word_is(word, size, "fail")) return call_fail(p);
     if (word_is(word, size, "raw")) {
         item_t item = parse_raw(p);
         expect(p, ")");
