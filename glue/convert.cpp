@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "convert.h"
+#include "storage.h"
 
 namespace tpt_glue {
 
@@ -233,7 +234,7 @@ void convert(const Binding &binding, Args args, Converted *out) {
       const auto &value = args[static_cast<size_t>(binding.device_slot)];
       if (value.isDevice() && value.toDevice().has_index()) out->device = value.toDevice().index();
     }
-    if (out->device < 0) out->device = current_device();
+    out->device = check_device(c10::Device(kTpu, static_cast<c10::DeviceIndex>(out->device)));
   }
   // The default dtype decides results (int / int, arange); it joins the plan's key when it is not the usual one.
   tpt_arg_t *last = &out->args[binding.nargs - 1];
