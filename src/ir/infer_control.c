@@ -79,5 +79,8 @@ tpt_status_t *tpt_infer_control(const tpt_ir_t *ir, const tpt_node_t *node, tpt_
     }
     if (call == NULL || call->target == NULL || call->target[0] == '\0') return TPT_BAD("it has no target");
     if (call->api_version < 1 || call->api_version > 4) return TPT_BAD("API version %d", call->api_version);
+    if (call->api_version == 4 && call->backend_config != NULL && call->backend_config[0] != '{') {
+        return TPT_BAD("a typed call's configuration must be a dictionary");
+    }
     return NULL; /* the types are the caller's */
 }

@@ -301,6 +301,51 @@ PLUGIN_TEST(odd_ones) {
     EXPECT(out[0], 2);
 }
 
+/* Tensors without elements are where compilers crash. */
+PLUGIN_TEST(empties) {
+    tpt_ir_t *ir = r->ir;
+    tpt_val_t x = arg(r, shape(TPT_F32, 2, 0, 3), NULL), zero = tpt_ir_const_i(ir, TPT_I32, 0), out[2];
+    tpt_val_t square = arg(r, shape(TPT_F32, 3, 0, 2, 2), NULL), nothing = arg(r, shape(TPT_F32, 2, 0, 0), NULL);
+    EXPECT_EMPTY(tpt_ir_iota(ir, shape(TPT_I32, 2, 0, 3), 0));
+    EXPECT_EMPTY(tpt_ir_dynamic_slice(ir, x, (tpt_val_t[]){zero, zero}, DIMS(0, 2)));
+    EXPECT_EMPTY(tpt_ir_dynamic_update_slice(ir, x, x, (tpt_val_t[]){zero, zero}));
+    EXPECT(tpt_ir_pad(ir, x, tpt_ir_const_i(ir, TPT_F32, 1), DIMS(1, 0), DIMS(0, -1), DIMS(2, 0)), 1, 1);
+    EXPECT(tpt_ir_reduce(ir, TPT_IR_RED_ADD, x, 1, DIMS(0)), 0, 0, 0);
+    EXPECT_EMPTY(tpt_ir_reduce(ir, TPT_IR_RED_ADD, x, 1, DIMS(1)));
+    EXPECT_EMPTY(tpt_ir_cholesky(ir, square, true));
+    EXPECT_EMPTY(tpt_ir_cholesky(ir, nothing, true));
+    EXPECT_EMPTY(tpt_ir_triangular_solve(ir, square, square, true, true, false, 0));
+    EXPECT_EMPTY(tpt_ir_triangular_solve(ir, nothing, x, true, true, false, 0));
+    EXPECT_EMPTY(tpt_ir_fft(ir, x, TPT_IR_RFFT, 1, DIMS(3)));
+    EXPECT_EMPTY(tpt_ir_bitcast(ir, x, TPT_U8));
+    EXPECT_EMPTY(tpt_ir_transpose(ir, x, DIMS(1, 0)));
+    EXPECT_EMPTY(tpt_ir_reverse(ir, x, 1, DIMS(0)));
+    tpt_ir_rng_bits(ir, arg(r, shape(TPT_U64, 1, 2), V(0, 0)), shape(TPT_U32, 1, 0), &out[0], &out[1]);
+    EXPECT_EMPTY(out[1]);
+    tpt_ir_region_begin(ir);
+    tpt_val_t a = tpt_ir_region_arg(ir, shape(TPT_F32, 0)), b = tpt_ir_region_arg(ir, shape(TPT_F32, 0));
+    tpt_val_t less = tpt_ir_compare(ir, TPT_IR_LT, a, b);
+    tpt_ir_sort(ir, 1, &x, 0, true, tpt_ir_region_end(ir, 1, &less), out);
+    EXPECT_EMPTY(out[0]);
+    tpt_ir_gather_t g = {.n_offset = 1, .n_collapsed = 1, .n_start = 1, .offset_dims = {1}, .index_vector_dim = 1, .slice_sizes = {1, 3}};
+    tpt_val_t full = tpt_ir_full_f(ir, shape(TPT_F32, 2, 2, 3), 1), no_rows = arg(r, shape(TPT_I32, 1, 0), NULL);
+    EXPECT_EMPTY(tpt_ir_gather(ir, full, no_rows, &g));
+    tpt_ir_scatter_t s = {.n_window = 1, .n_inserted = 1, .n_scatter = 1, .update_window_dims = {1}, .index_vector_dim = 1};
+    EXPECT(tpt_ir_scatter(ir, TPT_IR_SCATTER_ADD, full, no_rows, x, &s), 1, 1, 1, 1, 1, 1);
+    tpt_ir_conv_t c = tpt_ir_conv_nchw(1);
+    tpt_val_t no_features = arg(r, shape(TPT_F32, 3, 1, 0, 2), NULL);
+    EXPECT(tpt_ir_convolution(ir, no_features, no_features, &c), 0);
+    tpt_ir_window_t w = tpt_ir_window_ones(2);
+    EXPECT_EMPTY(tpt_ir_reduce_window(ir, TPT_IR_RED_MAX, x, &w));
+    EXPECT_EMPTY(tpt_ir_select_and_scatter_add(ir, x, x, TPT_IR_GE, &w));
+    w.size[0] = 2;
+    w.pad_low[0] = 1;
+    EXPECT_EMPTY(tpt_ir_reduce_window(ir, TPT_IR_RED_MAX, x, &w));
+    w.pad_high[0] = 1;
+    EXPECT(tpt_ir_reduce_window(ir, TPT_IR_RED_ADD, x, &w), 0, 0, 0);
+    EXPECT(tpt_ir_concat(ir, 2, (tpt_val_t[]){x, full}, 0), 1, 1, 1, 1, 1, 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reductions),    cmocka_unit_test(test_reduce_n),
@@ -309,7 +354,7 @@ int main(void) {
         cmocka_unit_test(test_convolutions),  cmocka_unit_test(test_factorisations),
         cmocka_unit_test(test_fourier),       cmocka_unit_test(test_sorting),
         cmocka_unit_test(test_random_bits),   cmocka_unit_test(test_odd_ones),
-        cmocka_unit_test(test_loops_and_conditions),
+        cmocka_unit_test(test_loops_and_conditions), cmocka_unit_test(test_empties),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
