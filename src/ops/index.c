@@ -33,7 +33,7 @@ tpt_val_t tpt_index_strict(tpt_lower_t *L, tpt_val_t index, int64_t size) {
 
 tpt_val_t tpt_index_scatter_rows(tpt_ir_t *ir, tpt_ir_scatter_op_t op, tpt_val_t x, int dim, tpt_val_t index, tpt_val_t updates) {
     const tpt_type_t xt = *tpt_ir_type(ir, x);
-    tpt_ir_scatter_t s = {.n_inserted = 1, .index_vector_dim = 1};
+    tpt_ir_scatter_t s = {.n_inserted = 1, .n_scatter = 1, .index_vector_dim = 1};
     if (tpt_ir_status(ir) != NULL || tpt_ir_numel(ir, updates) == 0 || tpt_type_numel(&xt) == 0) return x;
     for (int d = 0; d < xt.rank; d++)
         if (d != dim) s.update_window_dims[s.n_window++] = d;
@@ -51,7 +51,7 @@ static tpt_val_t crop(tpt_ir_t *ir, tpt_val_t x, int dim, const tpt_type_t *inde
 tpt_val_t tpt_index_scatter_elements(tpt_ir_t *ir, tpt_ir_scatter_op_t op, tpt_val_t x, int dim, tpt_val_t index,
                                      tpt_val_t updates) {
     const tpt_type_t xt = *tpt_ir_type(ir, x), it = *tpt_ir_type(ir, index);
-    tpt_ir_scatter_t s = {.n_inserted = 1, .index_vector_dim = it.rank};
+    tpt_ir_scatter_t s = {.n_inserted = 1, .n_scatter = 1, .index_vector_dim = it.rank};
     if (tpt_ir_status(ir) != NULL || tpt_type_numel(&it) == 0 || tpt_type_numel(&xt) == 0) return x;
     for (int d = 0; d < it.rank; d++) {
         if (d == dim) continue;
@@ -226,7 +226,7 @@ void tpt_index_set(tpt_lower_t *L) {
         tpt_lower_result(L, tpt_ir_convert(L->ir, add ? tpt_ir_add(L->ir, x, values) : values, (tpt_dtype_t)xt.dtype));
         return;
     }
-    tpt_ir_scatter_t s = {.n_window = a.nrest, .n_inserted = a.n, .index_vector_dim = a.common.rank};
+    tpt_ir_scatter_t s = {.n_window = a.nrest, .n_inserted = a.n, .n_scatter = a.n, .index_vector_dim = a.common.rank};
     for (int k = 0; k < a.nrest; k++) s.update_window_dims[k] = a.rest[k];
     for (int k = 0; k < a.n; k++) s.inserted_window_dims[k] = s.scatter_dims_to_operand_dims[k] = a.dims[k];
     x = tpt_ir_scatter(L->ir, add ? TPT_IR_SCATTER_ADD : TPT_IR_SCATTER_SET, x, a.index, values, &s);

@@ -383,3 +383,18 @@ def test_resample_by_scale(scale, recompute):
 
 def test_resample_bytes():
     check(lambda t: F.interpolate(t, size=(5, 9), mode="nearest"), data(1, 2, 4, 6, dtype=torch.uint8))
+
+
+@pytest.mark.parametrize("align", [False, True])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+def test_grid_sample_2d(mode, padding, align):
+    grid = data(2, 4, 3, 2, seed=1) * 1.3
+    check_grad(lambda t, g: F.grid_sample(t, g, mode, padding, align), data(2, 3, 5, 6), grid, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("mode", ["bilinear", "nearest"])
+def test_grid_sample_3d(mode, padding):
+    grid = data(1, 2, 4, 3, 3, seed=1)
+    check_grad(lambda t, g: F.grid_sample(t, g, mode, padding, False), data(1, 2, 3, 4, 5), grid, rtol=1e-4, atol=1e-4)
