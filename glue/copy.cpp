@@ -2,6 +2,7 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/clone_native.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/eq.h>
@@ -162,13 +163,24 @@ at::Tensor &copy_(at::Tensor &self, const at::Tensor &src, bool) {
   } else {
     if (self.unsafeGetTensorImpl()->unsafe_storage().is_alias_of(src.unsafeGetTensorImpl()->unsafe_storage())) {
       at::assert_no_partial_overlap(self, src);
-    } else if (is_whole_copy(self, src)) {
+    } else if (!tpt_mode_defers() && is_whole_copy(self, src)) {
       share_value(self, src);
       return self;
     }
     copy_device(self, src);
   }
   return self;
+}
+
+// A dense copy costs nothing: both share the value until one is written. Where ops are held back it is recorded like any op.
+at::Tensor clone(const at::Tensor &self, std::optional<c10::MemoryFormat> format) {
+  const c10::MemoryFormat wanted = format.value_or(c10::MemoryFormat::Preserve);
+  const bool same_strides = wanted == c10::MemoryFormat::Preserve || self.is_contiguous(wanted);
+  if (!same_strides || has_bits(self) || tpt_mode_defers() || !covers_storage(self)) return at::native::clone(self, format);
+  check_fork();
+  const at::Tensor copy = empty_strided(self.sizes(), self.strides(), self.scalar_type(), index_of(self));
+  if (self.numel() > 0) share_value(copy, self);
+  return copy;
 }
 
 at::Tensor copy_from(const at::Tensor &self, const at::Tensor &dst, bool non_blocking) {
@@ -261,6 +273,7 @@ void copy_device(const at::Tensor &dst, const at::Tensor &src) {
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("clone", TORCH_FN(clone));
   m.impl("copy_", TORCH_FN(copy_));
   m.impl("_copy_from", TORCH_FN(copy_from));
   m.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));

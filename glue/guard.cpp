@@ -36,14 +36,13 @@ void after_fork() {
 
 struct Event {
   int device;
-  Clock::time_point time;  // when recorded; once waited for, when the work was seen done
+  Clock::time_point time;
   bool done;
 };
 
 void wait(Event *event) {
   if (event == nullptr || event->done) return;
   check(tpt_device_synchronize(event->device));
-  event->time = Clock::now();
   event->done = true;
 }
 
@@ -102,11 +101,15 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     if (tpt_runtime_is_open()) check(tpt_device_synchronize(device));
   }
 
-  void record(void **event, const c10::Stream &stream, const c10::DeviceIndex, const c10::EventFlag) const override {
+  // PJRT has no marks in a device's work. An event for timing therefore waits at once, so that its time is true; others only
+  // see to it that the work before them has been handed to the device (fused mode keeps it back).
+  void record(void **event, const c10::Stream &stream, const c10::DeviceIndex, const c10::EventFlag flag) const override {
+    const int device = stream.device_index();
+    const bool timing = flag == c10::EventFlag::BACKEND_DEFAULT;
+    check_fork();
+    if (tpt_runtime_is_open()) check(timing ? tpt_device_synchronize(device) : tpt_graph_cut(device));
     if (*event == nullptr) *event = new Event{};
-    // Fused mode keeps ops back: what an event stands for must have been handed to the device.
-    if (tpt_runtime_is_open()) check(tpt_graph_cut(stream.device_index()));
-    *static_cast<Event *>(*event) = {stream.device_index(), Clock::now(), false};
+    *static_cast<Event *>(*event) = {device, Clock::now(), timing};
   }
   void block(void *, const c10::Stream &) const override {}
   bool queryEvent(void *event) const override {
@@ -116,9 +119,8 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void synchronizeEvent(void *event) const override { wait(static_cast<Event *>(event)); }
   void destroyEvent(void *event, const c10::DeviceIndex) const noexcept override { delete static_cast<Event *>(event); }
   double elapsedTime(void *first, void *second, const c10::DeviceIndex) const override {
-    auto *start = static_cast<Event *>(first), *end = static_cast<Event *>(second);
+    const auto *start = static_cast<Event *>(first), *end = static_cast<Event *>(second);
     TORCH_CHECK(start != nullptr && end != nullptr, "Both events must be recorded before calculating elapsed time.");
-    wait(end);
     return std::chrono::duration<double, std::milli>(end->time - start->time).count();
   }
 

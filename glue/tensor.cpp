@@ -41,8 +41,11 @@ tpt_storage_t *core_of(const c10::StorageImpl *storage) {
   TORCH_CHECK(storage != nullptr, "tpu: the tensor has no storage");
   const c10::DataPtr &data = storage->data_ptr();
   const auto deleter = data.get_deleter();
-  TORCH_CHECK(deleter == &release_typed || deleter == &release_raw, "tpu: the storage does not belong to device tpu");
-  return static_cast<tpt_storage_t *>(data.get_context());
+  if (C10_LIKELY(deleter == &release_typed || deleter == &release_raw)) return static_cast<tpt_storage_t *>(data.get_context());
+  // Saving in the legacy format makes a tensor of nothing but the address.
+  tpt_storage_t *found = tpt_storage_find(data.get());
+  TORCH_CHECK(found != nullptr, "tpu: the storage does not belong to device tpu");
+  return found;
 }
 
 bool is_raw(const c10::StorageImpl *storage) { return storage->data_ptr().get_deleter() == &release_raw; }

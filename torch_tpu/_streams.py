@@ -10,20 +10,34 @@ import torch
 from ._device import DeviceLike, _get_device_index
 
 
-class Stream(torch.Stream):
-    """A named stream of a device."""
+class _StreamMeta(type):
+    """Calls make plain streams of PyTorch; any stream of a tpu is an instance."""
 
-    def __new__(cls, device: DeviceLike = None, priority: int = 0, **kwargs: Any) -> Stream:
-        if "stream_id" in kwargs:
-            return super().__new__(cls, priority=priority, **kwargs)
-        return super().__new__(cls, torch.device("tpu", _get_device_index(device, optional=True)), priority=priority)
+    def __call__(cls, device: DeviceLike = None, priority: int = 0, **kwargs: Any) -> torch.Stream:
+        if kwargs:
+            return torch.Stream(priority=priority, **kwargs)
+        return torch.Stream(torch.device("tpu", _get_device_index(device, optional=True)), priority=priority)
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, torch.Stream) and instance.device.type == "tpu"
 
 
-class Event(torch.Event):
+class Stream(metaclass=_StreamMeta):
+    """A named stream of a device: ``Stream(device=None, priority=0)``."""
+
+
+class _EventMeta(type):
+    """Calls make plain events of PyTorch (it refuses subclasses in elapsed_time); any event of a tpu is an instance."""
+
+    def __call__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> torch.Event:
+        return torch.Event("tpu", enable_timing=enable_timing, blocking=blocking, interprocess=interprocess)
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, torch.Event) and instance.device.type == "tpu"
+
+
+class Event(metaclass=_EventMeta):
     """A point in the work of a device; ``elapsed_time`` between two of them is in milliseconds of the host's clock."""
-
-    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Event:
-        return super().__new__(cls, "tpu", enable_timing=enable_timing, blocking=blocking, interprocess=interprocess)
 
 
 def current_stream(device: DeviceLike = None) -> torch.Stream:

@@ -136,6 +136,9 @@ TPT_API void tpt_storage_release(tpt_storage_t *storage);
 TPT_API void *tpt_storage_address(const tpt_storage_t *storage);
 TPT_API int64_t tpt_storage_nbytes(const tpt_storage_t *storage);
 TPT_API int tpt_storage_device(const tpt_storage_t *storage);
+/* The living storage with exactly this address, borrowed; NULL if there is none. A slow search, for PyTorch's code that keeps
+ * nothing but the pointer. */
+TPT_API tpt_storage_t *tpt_storage_find(const void *address);
 /* Changes the byte size; the common prefix of bytes is kept. */
 TPT_API TPT_MUST_USE tpt_status_t *tpt_storage_resize(tpt_storage_t *storage, int64_t nbytes);
 /* Replaces the whole value by host data (row-major, dense; copied before the call returns). */
@@ -275,6 +278,7 @@ TPT_API void tpt_call_end(tpt_call_t *call);
 typedef enum tpt_mode { TPT_MODE_STRICT = 0, TPT_MODE_DEBUG = 1, TPT_MODE_FUSED = 2 } tpt_mode_t;
 TPT_API tpt_mode_t tpt_mode_get(void);
 TPT_API void tpt_mode_set(tpt_mode_t mode);
+TPT_API bool tpt_mode_defers(void); /* are ops of this thread held back just now? */
 /* Nestable; a composite op records its parts as one program. The outermost pop cuts unless the mode is fused. */
 TPT_API void tpt_defer_push(void);
 TPT_API TPT_MUST_USE tpt_status_t *tpt_defer_pop(int device);

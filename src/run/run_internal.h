@@ -180,6 +180,7 @@ typedef struct tpt_prog {
     int npacks;
     uint8_t pack_order[TPT_PACK_COUNT]; /* kinds in the order of the program's arguments, after the inputs */
     bool flagged; /* the last result is the out-of-range word: 0, or 1 + the first node that found a bad index */
+    bool tiny; /* all its values have few elements */
     int64_t *bad_sizes; /* per node, for messages; -1 unknown */
     int nnodes, nresults;
     uint64_t *key;
@@ -230,6 +231,7 @@ void tpt_constants_clear(tpt_dev_t *dev);
 /* A storage with its list entry, device lock held; release without locking. */
 TPT_MUST_USE tpt_status_t *tpt_storage_make(tpt_dev_t *dev, const tpt_type_t *type, tpt_storage_t **out_storage);
 void tpt_storage_drop(tpt_dev_t *dev, tpt_storage_t *storage);
+int tpt_runtime_devices(void);          /* 0 when closed */
 tpt_client_t *tpt_runtime_client(void); /* NULL when closed */
 tpt_dev_t *tpt_dev(int device);         /* never NULL for a valid index of an open runtime */
 TPT_MUST_USE tpt_status_t *tpt_dev_get(int device, tpt_dev_t **out_dev); /* opens the runtime, checks the index */
@@ -240,7 +242,6 @@ bool tpt_env_donate(void); /* TORCH_TPU_DONATE, read once */
 /* Device lock held in all of these. */
 TPT_MUST_USE tpt_status_t *tpt_graph_record(tpt_dev_t *dev, tpt_call_t *call, tpt_storage_t **outs, tpt_storage_t **out_count);
 TPT_MUST_USE tpt_status_t *tpt_graph_run(tpt_dev_t *dev);
-bool tpt_mode_defers(void); /* recording goes on after this op */
 void tpt_graph_forget(tpt_graph_t *graph, tpt_storage_t *storage); /* the storage dies or gets another value */
 void tpt_graph_reset(tpt_graph_t *graph);
 /* Makes the storage's buffer exist (cuts; zeros for an unwritten one). */

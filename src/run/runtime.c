@@ -37,6 +37,15 @@ static const char *chosen_path(void) {
     return tpt_env_get(TPT_ENV_DEFAULT_PLUGIN);
 }
 
+/* The plugin's threads do not survive a fork: a child that used its client would hang. The child forgets it, on purpose
+ * without freeing anything, and every later use of the device is refused. */
+static atomic_bool forked;
+static void after_fork_in_child(void) {
+    if (!atomic_load(&the_client)) return;
+    atomic_store(&forked, true);
+    atomic_store(&the_client, NULL);
+}
+
 static void init_device(int i) {
     tpt_dev_t *dev = &devices[i];
     memset(dev, 0, sizeof *dev);
@@ -47,6 +56,11 @@ static void init_device(int i) {
 }
 
 static tpt_status_t *open_client(void) {
+    if (atomic_load(&forked))
+        return tpt_status_make(TPT_FAILED_PRECONDITION, "Cannot use device tpu in a forked subprocess: its runtime was opened before the "
+                                                        "fork. To use tpu with multiprocessing, use the 'spawn' start method");
+    static atomic_flag handled = ATOMIC_FLAG_INIT;
+    if (!atomic_flag_test_and_set(&handled)) pthread_atfork(NULL, NULL, after_fork_in_child);
     const char *path = chosen_path();
     if (!*path)
         return tpt_status_make(TPT_NOT_FOUND, "no PJRT plugin for device tpu: pip install xla-cpu-pjrt==0.0.1, or set %s to the path of one",
@@ -71,6 +85,7 @@ tpt_status_t *tpt_runtime_open(void) {
     return status;
 }
 
+int tpt_runtime_devices(void) { return tpt_runtime_is_open() ? device_count : 0; }
 bool tpt_runtime_is_open(void) { return atomic_load_explicit(&the_client, memory_order_acquire) != NULL; }
 tpt_client_t *tpt_runtime_client(void) { return atomic_load_explicit(&the_client, memory_order_acquire); }
 

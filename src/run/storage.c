@@ -60,6 +60,7 @@ void tpt_storage_retain(tpt_storage_t *s) { atomic_fetch_add_explicit(&s->refs, 
 
 void tpt_storage_release(tpt_storage_t *s) {
     if (!s || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;
+    if (!tpt_runtime_is_open()) return; /* in a forked child: neither its locks nor the plugin may be touched */
     tpt_dev_t *dev = tpt_dev(s->device);
     tpt_mutex_lock(&dev->lock);
     tpt_storage_drop(dev, s);
@@ -69,6 +70,17 @@ void tpt_storage_release(tpt_storage_t *s) {
 void *tpt_storage_address(const tpt_storage_t *s) { return s->address; }
 int64_t tpt_storage_nbytes(const tpt_storage_t *s) { return s->nbytes; }
 int tpt_storage_device(const tpt_storage_t *s) { return s->device; }
+
+tpt_storage_t *tpt_storage_find(const void *address) {
+    tpt_storage_t *found = NULL;
+    for (int i = 0; !found && i < tpt_runtime_devices(); i++) {
+        tpt_dev_t *dev = tpt_dev(i);
+        tpt_mutex_lock(&dev->lock);
+        for (found = dev->storages; found && found->address != address;) found = found->next;
+        tpt_mutex_unlock(&dev->lock);
+    }
+    return found;
+}
 
 /* ---- values -------------------------------------------------------------------------------------------------------- */
 
