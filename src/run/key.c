@@ -99,7 +99,7 @@ static tpt_status_t *key_arg(tpt_call_t *c, int i) {
         case TPT_ARG_TENSORS:
             for (int k = 0; k < arg->count; k++) TPT_TRY(key_tensor(c, &arg->u.tensors[k]));
             return NULL;
-        case TPT_ARG_NUMBER: return key_number(c, &arg->u.number, is_static);
+        case TPT_ARG_NUMBER: return key_number(c, &arg->u.number, tpt_op_number_is_static(c->op, i, &arg->u.number));
         case TPT_ARG_NUMBERS:
             for (int k = 0; k < arg->count; k++) TPT_TRY(key_number(c, &arg->u.numbers[k], is_static));
             return NULL;

@@ -80,7 +80,7 @@ static tpt_val_t lower_number(tpt_lower_t *L, int arg, int item, int fn, tpt_dty
     const tpt_number_t *n = a->kind == TPT_ARG_NUMBERS ? &a->u.numbers[item] : &a->u.number;
     if ((a->kind != TPT_ARG_NUMBER && a->kind != TPT_ARG_NUMBERS) || (a->kind == TPT_ARG_NUMBERS && item >= a->count))
         return tpt_lower_fail(L, TPT_INTERNAL, "%s: argument '%s' is not a number", L->schema_name, L->names[arg]);
-    if (arg < 64 && (plan->op->statics >> arg & 1)) return fixed_number(w, n, (tpt_number_fn_t)fn, dtype);
+    if (tpt_op_number_is_static(plan->op, arg, n)) return fixed_number(w, n, (tpt_number_fn_t)fn, dtype);
     uint32_t slot = plan->arg_slot[arg] + (uint32_t)item;
     tpt_dtype_t source = (tpt_dtype_t)n->dtype;
     if (tpt_dtype_is_complex(dtype)) {

@@ -19,6 +19,13 @@ static bool listed(const char *names, const char *name) {
     return false;
 }
 
+bool tpt_op_number_is_static(const struct tpt_op *op, int i, const tpt_number_t *n) {
+    if (i >= 64) return false;
+    if (op->statics >> i & 1) return true;
+    if (!(op->ones >> i & 1) || tpt_dtype_is_complex((tpt_dtype_t)n->dtype)) return false;
+    return tpt_dtype_is_float((tpt_dtype_t)n->dtype) ? n->v.f[0] == 1 : n->v.i == 1;
+}
+
 static void free_op(tpt_op_t *op) {
     if (!op) return;
     for (int i = 0; op->params && i < op->nparams; i++) tpt_free((char *)op->params[i].name);
@@ -53,6 +60,11 @@ tpt_status_t *tpt_op_bind(const tpt_row_t *row, const char *schema_name, int npa
         op->params[i].name = op->names[i] = copy_text(params[i].name);
         ok = op->names[i] != NULL;
         if (ok && i < 64 && listed(row->statics, params[i].name)) op->statics |= UINT64_C(1) << i;
+        if (ok && i < 64 && row->statics && strstr(row->statics, "=1")) {
+            char name[64];
+            (void)snprintf(name, sizeof name, "%s=1", params[i].name);
+            if (listed(row->statics, name)) op->ones |= UINT64_C(1) << i;
+        }
     }
     if (!ok) {
         free_op(op);
@@ -114,7 +126,7 @@ static tpt_status_t *copy_arg(tpt_plan_t *p, const tpt_call_t *c, int i) {
             return NULL;
         }
         case TPT_ARG_NUMBER:
-            if (!keep) {
+            if (!tpt_op_number_is_static(c->op, i, &from->u.number)) {
                 memset(&to->u.number.v, 0, sizeof to->u.number.v);
                 p->nslots++;
             }

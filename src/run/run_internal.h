@@ -80,6 +80,7 @@ struct tpt_op {
     const char **names;
     bool fresh_outs;
     uint64_t statics; /* bit i: number param i is part of the key */
+    uint64_t ones;    /* bit i: the same, but only while it is 1 ("alpha=1" of a row) */
 };
 
 typedef struct tpt_plan_tensor {
@@ -114,6 +115,8 @@ struct tpt_plan {
     struct tpt_prog *last[2];
 };
 
+/* Is number `n` of param `i` part of the key, and so a constant of the program? */
+bool tpt_op_number_is_static(const struct tpt_op *op, int i, const tpt_number_t *n);
 /* Collects the key and the slots of a call. */
 TPT_MUST_USE tpt_status_t *tpt_key_make(tpt_call_t *call);
 TPT_MUST_USE tpt_status_t *tpt_plan_make(tpt_call_t *call, const tpt_spec_t *specs, int nspecs, tpt_plan_t **out_plan);
