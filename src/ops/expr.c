@@ -164,6 +164,12 @@ static tpt_val_t to_bool(parser_t *p, item_t item) {
 
 /* ---- names ---- */
 
+/* An operand in the compute dtype. XLA turns `convert(bool) * y` into a choice, which loses 0 * inf; not so with a select. */
+static tpt_val_t operand(parser_t *p, tpt_val_t v) {
+    if (tpt_ir_dtype(p->ir, v) != TPT_BOOL || !tpt_dtype_is_float(p->dtype)) return tpt_ir_convert(p->ir, v, p->dtype);
+    return tpt_ir_select(p->ir, v, tpt_ir_const_f(p->ir, p->dtype, 1), tpt_ir_const_f(p->ir, p->dtype, 0));
+}
+
 static item_t argument(parser_t *p, int i, bool raw) {
     tpt_lower_t *L = p->L;
     const tpt_arg_t *arg = &L->args[i];
@@ -176,7 +182,7 @@ static item_t argument(parser_t *p, int i, bool raw) {
         case TPT_ARG_TENSOR: {
             if (i < 64) p->used |= UINT64_C(1) << i;
             tpt_val_t v = tpt_lower_tensor(L, name);
-            return make_value(raw ? v : tpt_ir_convert(p->ir, v, p->dtype));
+            return make_value(raw ? v : operand(p, v));
         }
         case TPT_ARG_NUMBER: {
             bool is_complex = tpt_dtype_is_complex((tpt_dtype_t)arg->u.number.dtype);
@@ -248,15 +254,20 @@ static item_t call_where(parser_t *p) {
     return make_value(tpt_ir_select(p->ir, to_bool(p, cond), v[0], v[1]));
 }
 
-/* has(x): looks at a name without reading it. */
-static item_t call_has(parser_t *p) {
+/* has(x) and truth(x), whether an argument is given and whether it is of dtype bool: looks at it without reading it. */
+static item_t call_has(parser_t *p, bool truth) {
     skip_space(p);
     size_t size = word_size(p->at);
     const char *word = p->at;
     p->at += size;
     expect(p, ")");
-    for (int i = 0; i < p->L->nargs; i++)
-        if (word_is(word, size, p->L->names[i])) return make_static(p->L->args[i].kind != TPT_ARG_NONE);
+    for (int i = 0; i < p->L->nargs; i++) {
+        const tpt_arg_t *arg = &p->L->args[i];
+        if (!word_is(word, size, p->L->names[i])) continue;
+        if (!truth) return make_static(arg->kind != TPT_ARG_NONE);
+        return make_static((arg->kind == TPT_ARG_TENSOR && arg->u.tensor.dtype == TPT_BOOL) ||
+                           (arg->kind == TPT_ARG_NUMBER && arg->u.number.dtype == TPT_BOOL));
+    }
     return make_static(0);
 }
 
@@ -351,7 +362,8 @@ static item_t call_function(parser_t *p, const tpt_expr_function_t *f) {
 static item_t parse_call(parser_t *p, const char *word, size_t size) {
     if (word_is(word, size, "if")) return call_if(p);
     if (word_is(word, size, "where")) return call_where(p);
-    if (word_is(word, size, "has")) return call_has(p);
+    if (word_is(word, size, "has")) return call_has(p, false);
+    if (word_is(word, size, "truth")) return call_has(p, true);
     if (word_is(word, size, "poly")) return call_poly(p);
     if (word_is(word, size, "fail")) return call_fail(p);
     if (word_is(word, size, "raw")) {

@@ -47,6 +47,7 @@ static const tpt_expr_function_t library[] = {
             " where(y < 0, where(x == 1, 1, where(x == -1, where((y & 1) == 0, 1, -1), 0)), pow(x, where(y < 0, 0, y)))))"),
     LIBRARY("sign_of", 1, "x",
             "if(isbool(x), x, if(isunsigned(x), where(x == 0, 0, 1), if(isfloat(x), where(isnan(x), 0, sign(x)), sign(x))))"),
+    LIBRARY("power", 2, "x y", "if(iscomplex(x), where((x == 0) & (real(y) > 0), 0, pow(x, y)), pow(x, y))"),
     LIBRARY("square", 1, "x", "x * x"),
     LIBRARY("times_i", 1, "x", "complex(-imag(x), real(x))"),
     LIBRARY("conj", 1, "x", "if(iscomplex(x), complex(real(x), -imag(x)), x)"),
