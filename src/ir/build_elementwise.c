@@ -35,8 +35,8 @@ tpt_val_t tpt_ir_unary(tpt_ir_t *ir, tpt_ir_unary_op_t op, tpt_val_t x) {
     if (op == TPT_IR_ABS && is_unsigned) return x;
     if (op == TPT_IR_SIGN && is_unsigned) return tpt_ir_min(ir, x, tpt_ir_const_i(ir, d, 1));
     if (op == TPT_IR_REAL && !tpt_dtype_is_complex(d)) return x;
-    if (op == TPT_IR_IMAG && !tpt_dtype_is_complex(d)) return tpt_ir_broadcast_to(ir, tpt_ir_const_i(ir, d, 0),
-                                                                                   tpt_ir_rank(ir, x), tpt_ir_type(ir, x)->dims);
+    if (op == TPT_IR_IMAG && !tpt_dtype_is_complex(d))
+        return tpt_ir_broadcast_to(ir, tpt_ir_const_i(ir, d, 0), tpt_ir_rank(ir, x), tpt_ir_type(ir, x)->dims);
     return tpt_ir_emit1(ir, &(tpt_emit_t){.kind = TPT_KIND_UNARY, .sub = (int)op, .nin = 1, .in = &x, .nout = 1});
 }
 

@@ -8,38 +8,60 @@ static bool is_exact(tpt_dtype_t d) { return !tpt_dtype_is_float(d) && !tpt_dtyp
 /* Keeps the low bits of an integer, as a cast does; U64 is kept in the sign bit too. */
 static int64_t wrap_int(tpt_dtype_t dtype, int64_t v) {
     switch (dtype) {
-        case TPT_BOOL: return v != 0;
-        case TPT_U8: return (uint8_t)v;
-        case TPT_I8: return (int8_t)v;
-        case TPT_U16: return (uint16_t)v;
-        case TPT_I16: return (int16_t)v;
-        case TPT_U32: return (uint32_t)v;
-        case TPT_I32: return (int32_t)v;
-        default: return v;
+        case TPT_BOOL:
+            return v != 0;
+        case TPT_U8:
+            return (uint8_t)v;
+        case TPT_I8:
+            return (int8_t)v;
+        case TPT_U16:
+            return (uint16_t)v;
+        case TPT_I16:
+            return (int16_t)v;
+        case TPT_U32:
+            return (uint32_t)v;
+        case TPT_I32:
+            return (int32_t)v;
+        default:
+            return v;
     }
 }
 
 static int64_t lowest_int(tpt_dtype_t d) {
     switch (d) {
-        case TPT_I8: return INT8_MIN;
-        case TPT_I16: return INT16_MIN;
-        case TPT_I32: return INT32_MIN;
-        case TPT_I64: return INT64_MIN;
-        default: return 0;
+        case TPT_I8:
+            return INT8_MIN;
+        case TPT_I16:
+            return INT16_MIN;
+        case TPT_I32:
+            return INT32_MIN;
+        case TPT_I64:
+            return INT64_MIN;
+        default:
+            return 0;
     }
 }
 
 static int64_t highest_int(tpt_dtype_t d) {
     switch (d) {
-        case TPT_BOOL: return 1;
-        case TPT_U8: return UINT8_MAX;
-        case TPT_I8: return INT8_MAX;
-        case TPT_U16: return UINT16_MAX;
-        case TPT_I16: return INT16_MAX;
-        case TPT_U32: return UINT32_MAX;
-        case TPT_I32: return INT32_MAX;
-        case TPT_U64: return -1;
-        default: return INT64_MAX;
+        case TPT_BOOL:
+            return 1;
+        case TPT_U8:
+            return UINT8_MAX;
+        case TPT_I8:
+            return INT8_MAX;
+        case TPT_U16:
+            return UINT16_MAX;
+        case TPT_I16:
+            return INT16_MAX;
+        case TPT_U32:
+            return UINT32_MAX;
+        case TPT_I32:
+            return INT32_MAX;
+        case TPT_U64:
+            return -1;
+        default:
+            return INT64_MAX;
     }
 }
 

@@ -4,8 +4,8 @@
 tpt_val_t tpt_ir_dot(tpt_ir_t *ir, tpt_val_t x, tpt_val_t y, const tpt_ir_dot_t *d) {
     tpt_val_t in[2] = {x, y};
     tpt_attr_dot_t attr = {*d, ir->precision};
-    return tpt_ir_emit1(ir, &(tpt_emit_t){.kind = TPT_KIND_DOT, .nin = 2, .in = in, .nout = 1, .attr = &attr,
-                                          .attr_bytes = sizeof attr});
+    return tpt_ir_emit1(
+        ir, &(tpt_emit_t){.kind = TPT_KIND_DOT, .nin = 2, .in = in, .nout = 1, .attr = &attr, .attr_bytes = sizeof attr});
 }
 
 tpt_val_t tpt_ir_matmul(tpt_ir_t *ir, tpt_val_t x, tpt_val_t y) {
@@ -20,8 +20,15 @@ tpt_val_t tpt_ir_matmul(tpt_ir_t *ir, tpt_val_t x, tpt_val_t y) {
 }
 
 tpt_ir_conv_t tpt_ir_conv_nchw(int spatial) {
-    tpt_ir_conv_t c = {.spatial = spatial, .feature_groups = 1, .batch_groups = 1, .in_batch = 0, .in_feature = 1,
-                       .k_out_feature = 0, .k_in_feature = 1, .out_batch = 0, .out_feature = 1};
+    tpt_ir_conv_t c = {.spatial = spatial,
+                       .feature_groups = 1,
+                       .batch_groups = 1,
+                       .in_batch = 0,
+                       .in_feature = 1,
+                       .k_out_feature = 0,
+                       .k_in_feature = 1,
+                       .out_batch = 0,
+                       .out_feature = 1};
     for (int i = 0; i < 3; i++) {
         c.stride[i] = c.lhs_dilation[i] = c.rhs_dilation[i] = 1;
         c.in_spatial[i] = c.k_spatial[i] = c.out_spatial[i] = 2 + i;
@@ -32,15 +39,16 @@ tpt_ir_conv_t tpt_ir_conv_nchw(int spatial) {
 tpt_val_t tpt_ir_convolution(tpt_ir_t *ir, tpt_val_t x, tpt_val_t kernel, const tpt_ir_conv_t *c) {
     tpt_val_t in[2] = {x, kernel};
     tpt_attr_conv_t attr = {*c, ir->precision};
-    return tpt_ir_emit1(ir, &(tpt_emit_t){.kind = TPT_KIND_CONV, .nin = 2, .in = in, .nout = 1, .attr = &attr,
-                                          .attr_bytes = sizeof attr});
+    return tpt_ir_emit1(
+        ir, &(tpt_emit_t){.kind = TPT_KIND_CONV, .nin = 2, .in = in, .nout = 1, .attr = &attr, .attr_bytes = sizeof attr});
 }
 
 tpt_val_t tpt_ir_cholesky(tpt_ir_t *ir, tpt_val_t x, bool lower) {
     return tpt_ir_emit1(ir, &(tpt_emit_t){.kind = TPT_KIND_CHOLESKY, .nin = 1, .in = &x, .nout = 1, .num = lower});
 }
 
-tpt_val_t tpt_ir_triangular_solve(tpt_ir_t *ir, tpt_val_t a, tpt_val_t b, bool left, bool lower, bool unit_diagonal, int transpose) {
+tpt_val_t tpt_ir_triangular_solve(tpt_ir_t *ir, tpt_val_t a, tpt_val_t b, bool left, bool lower, bool unit_diagonal,
+                                  int transpose) {
     tpt_val_t in[2] = {a, b};
     if (transpose < 0 || transpose > 2) return tpt_ir_error(ir, "no transposition %d", transpose);
     int64_t num = (left ? TPT_TRI_LEFT : 0) | (lower ? TPT_TRI_LOWER : 0) | (unit_diagonal ? TPT_TRI_UNIT : 0) |
@@ -50,6 +58,7 @@ tpt_val_t tpt_ir_triangular_solve(tpt_ir_t *ir, tpt_val_t a, tpt_val_t b, bool l
 
 tpt_val_t tpt_ir_fft(tpt_ir_t *ir, tpt_val_t x, tpt_ir_fft_kind_t kind, int n, const int64_t *lengths) {
     if (n < 1 || n > 3) return tpt_ir_error(ir, "a Fourier transform over %d dimensions", n);
-    return tpt_ir_emit1(ir, &(tpt_emit_t){.kind = TPT_KIND_FFT, .sub = (int)kind, .nin = 1, .in = &x, .nout = 1, .nints = n,
-                                          .ints = {lengths}});
+    return tpt_ir_emit1(
+        ir,
+        &(tpt_emit_t){.kind = TPT_KIND_FFT, .sub = (int)kind, .nin = 1, .in = &x, .nout = 1, .nints = n, .ints = {lengths}});
 }

@@ -7,11 +7,16 @@ static const tpt_ir_binary_op_t combine_ops[] = {
 
 static tpt_val_t neutral(tpt_ir_t *ir, tpt_ir_reducer_t op, tpt_dtype_t dtype) {
     switch (op) {
-        case TPT_IR_RED_MUL: return tpt_ir_const_i(ir, dtype, 1);
-        case TPT_IR_RED_MAX: return tpt_ir_lowest(ir, dtype);
-        case TPT_IR_RED_MIN: return tpt_ir_highest(ir, dtype);
-        case TPT_IR_RED_AND: return tpt_ir_const_i(ir, dtype, -1); /* all bits; true */
-        default: return tpt_ir_const_i(ir, dtype, 0);
+        case TPT_IR_RED_MUL:
+            return tpt_ir_const_i(ir, dtype, 1);
+        case TPT_IR_RED_MAX:
+            return tpt_ir_lowest(ir, dtype);
+        case TPT_IR_RED_MIN:
+            return tpt_ir_highest(ir, dtype);
+        case TPT_IR_RED_AND:
+            return tpt_ir_const_i(ir, dtype, -1); /* all bits; true */
+        default:
+            return tpt_ir_const_i(ir, dtype, 0);
     }
 }
 
@@ -79,7 +84,8 @@ tpt_val_t tpt_ir_reduce_window(tpt_ir_t *ir, tpt_ir_reducer_t op, tpt_val_t x, c
     return out;
 }
 
-tpt_val_t tpt_ir_select_and_scatter_add(tpt_ir_t *ir, tpt_val_t x, tpt_val_t source, tpt_ir_cmp_t select, const tpt_ir_window_t *w) {
+tpt_val_t tpt_ir_select_and_scatter_add(tpt_ir_t *ir, tpt_val_t x, tpt_val_t source, tpt_ir_cmp_t select,
+                                        const tpt_ir_window_t *w) {
     if (!tpt_ir_good(ir, x)) return TPT_VAL_NONE;
     tpt_dtype_t d = tpt_ir_dtype(ir, x);
     tpt_val_t in[3] = {x, source, tpt_ir_const_i(ir, d, 0)};
@@ -89,6 +95,12 @@ tpt_val_t tpt_ir_select_and_scatter_add(tpt_ir_t *ir, tpt_val_t x, tpt_val_t sou
     tpt_val_t c = tpt_ir_compare(ir, select, a, b);
     tpt_region_t choose = tpt_ir_region_end(ir, 1, &c);
     tpt_region_t add = binary_region(ir, TPT_IR_ADD, d);
-    return tpt_ir_emit1(ir, &(tpt_emit_t){.kind = TPT_KIND_SELECT_SCATTER, .nin = 3, .in = in, .nout = 1, .attr = w,
-                                          .attr_bytes = sizeof *w, .nregions = 2, .regions = {choose, add}});
+    return tpt_ir_emit1(ir, &(tpt_emit_t){.kind = TPT_KIND_SELECT_SCATTER,
+                                          .nin = 3,
+                                          .in = in,
+                                          .nout = 1,
+                                          .attr = w,
+                                          .attr_bytes = sizeof *w,
+                                          .nregions = 2,
+                                          .regions = {choose, add}});
 }

@@ -10,8 +10,13 @@ static bool too_high(tpt_ir_t *ir, int rank) {
 tpt_val_t tpt_ir_broadcast_in_dim(tpt_ir_t *ir, tpt_val_t x, int rank, const int64_t *dims, const int64_t *dim_map) {
     if (!tpt_ir_good(ir, x) || too_high(ir, rank)) return TPT_VAL_NONE;
     tpt_type_t want = tpt_type_make(tpt_ir_dtype(ir, x), rank, dims);
-    return tpt_ir_emit1(ir, &(tpt_emit_t){.kind = TPT_KIND_BROADCAST, .nin = 1, .in = &x, .nout = 1, .want = &want,
-                                          .nints = tpt_ir_rank(ir, x), .ints = {dim_map}});
+    return tpt_ir_emit1(ir, &(tpt_emit_t){.kind = TPT_KIND_BROADCAST,
+                                          .nin = 1,
+                                          .in = &x,
+                                          .nout = 1,
+                                          .want = &want,
+                                          .nints = tpt_ir_rank(ir, x),
+                                          .ints = {dim_map}});
 }
 
 tpt_val_t tpt_ir_broadcast_to(tpt_ir_t *ir, tpt_val_t x, int rank, const int64_t *dims) {
@@ -38,8 +43,8 @@ tpt_val_t tpt_ir_transpose(tpt_ir_t *ir, tpt_val_t x, const int64_t *perm) {
     bool same = true;
     for (int i = 0; i < rank; i++) same &= perm[i] == i;
     if (same) return x;
-    return tpt_ir_emit1(ir, &(tpt_emit_t){.kind = TPT_KIND_TRANSPOSE, .nin = 1, .in = &x, .nout = 1, .nints = rank,
-                                          .ints = {perm}});
+    return tpt_ir_emit1(
+        ir, &(tpt_emit_t){.kind = TPT_KIND_TRANSPOSE, .nin = 1, .in = &x, .nout = 1, .nints = rank, .ints = {perm}});
 }
 
 tpt_val_t tpt_ir_slice(tpt_ir_t *ir, tpt_val_t x, const int64_t *starts, const int64_t *limits, const int64_t *strides) {
@@ -50,8 +55,9 @@ tpt_val_t tpt_ir_slice(tpt_ir_t *ir, tpt_val_t x, const int64_t *starts, const i
     bool whole = true;
     for (int i = 0; i < type->rank; i++) whole &= starts[i] == 0 && limits[i] == type->dims[i] && strides[i] == 1;
     if (whole) return x;
-    return tpt_ir_emit1(ir, &(tpt_emit_t){.kind = TPT_KIND_SLICE, .nin = 1, .in = &x, .nout = 1, .nints = type->rank,
-                                          .ints = {starts, limits, strides}});
+    return tpt_ir_emit1(
+        ir, &(tpt_emit_t){
+                .kind = TPT_KIND_SLICE, .nin = 1, .in = &x, .nout = 1, .nints = type->rank, .ints = {starts, limits, strides}});
 }
 
 /* Wraps a dim that may count from the end; -1 and a sticky error when there is none such. */
@@ -76,10 +82,12 @@ tpt_val_t tpt_ir_slice_dim(tpt_ir_t *ir, tpt_val_t x, int dim, int64_t start, in
 tpt_val_t tpt_ir_dynamic_slice(tpt_ir_t *ir, tpt_val_t x, const tpt_val_t *starts, const int64_t *sizes) {
     if (!tpt_ir_good(ir, x)) return TPT_VAL_NONE;
     int rank = tpt_ir_rank(ir, x);
+    if (rank == 0) return x;
     tpt_val_t in[TPT_MAX_RANK + 1] = {x};
     for (int i = 0; i < rank; i++) in[1 + i] = starts[i];
-    return tpt_ir_emit1(ir, &(tpt_emit_t){.kind = TPT_KIND_DYNAMIC_SLICE, .nin = 1 + rank, .in = in, .nout = 1, .nints = rank,
-                                          .ints = {sizes}});
+    return tpt_ir_emit1(
+        ir,
+        &(tpt_emit_t){.kind = TPT_KIND_DYNAMIC_SLICE, .nin = 1 + rank, .in = in, .nout = 1, .nints = rank, .ints = {sizes}});
 }
 
 tpt_val_t tpt_ir_dynamic_update_slice(tpt_ir_t *ir, tpt_val_t x, tpt_val_t update, const tpt_val_t *starts) {
@@ -90,7 +98,8 @@ tpt_val_t tpt_ir_dynamic_update_slice(tpt_ir_t *ir, tpt_val_t x, tpt_val_t updat
     return tpt_ir_emit1(ir, &(tpt_emit_t){.kind = TPT_KIND_DYNAMIC_UPDATE, .nin = 2 + rank, .in = in, .nout = 1});
 }
 
-tpt_val_t tpt_ir_pad(tpt_ir_t *ir, tpt_val_t x, tpt_val_t value, const int64_t *low, const int64_t *high, const int64_t *interior) {
+tpt_val_t tpt_ir_pad(tpt_ir_t *ir, tpt_val_t x, tpt_val_t value, const int64_t *low, const int64_t *high,
+                     const int64_t *interior) {
     static const int64_t zeros[TPT_MAX_RANK];
     if (!tpt_ir_good(ir, x) || !tpt_ir_good(ir, value)) return TPT_VAL_NONE;
     if (interior == NULL) interior = zeros;
@@ -99,8 +108,8 @@ tpt_val_t tpt_ir_pad(tpt_ir_t *ir, tpt_val_t x, tpt_val_t value, const int64_t *
     for (int i = 0; i < rank; i++) nothing &= low[i] == 0 && high[i] == 0 && interior[i] == 0;
     if (nothing) return x;
     tpt_val_t in[2] = {x, value};
-    return tpt_ir_emit1(ir, &(tpt_emit_t){.kind = TPT_KIND_PAD, .nin = 2, .in = in, .nout = 1, .nints = rank,
-                                          .ints = {low, high, interior}});
+    return tpt_ir_emit1(
+        ir, &(tpt_emit_t){.kind = TPT_KIND_PAD, .nin = 2, .in = in, .nout = 1, .nints = rank, .ints = {low, high, interior}});
 }
 
 tpt_val_t tpt_ir_concat(tpt_ir_t *ir, int n, const tpt_val_t *xs, int dim) {
@@ -114,8 +123,8 @@ tpt_val_t tpt_ir_reverse(tpt_ir_t *ir, tpt_val_t x, int ndims, const int64_t *di
     if (!tpt_ir_good(ir, x)) return TPT_VAL_NONE;
     if (ndims == 0) return x;
     if (ndims < 0 || ndims > TPT_MAX_RANK) return tpt_ir_error(ir, "%d dimensions to reverse", ndims);
-    return tpt_ir_emit1(ir, &(tpt_emit_t){.kind = TPT_KIND_REVERSE, .nin = 1, .in = &x, .nout = 1, .nints = ndims,
-                                          .ints = {dims}});
+    return tpt_ir_emit1(ir,
+                        &(tpt_emit_t){.kind = TPT_KIND_REVERSE, .nin = 1, .in = &x, .nout = 1, .nints = ndims, .ints = {dims}});
 }
 
 tpt_val_t tpt_ir_unsqueeze(tpt_ir_t *ir, tpt_val_t x, int dim) {

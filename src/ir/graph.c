@@ -159,7 +159,7 @@ tpt_val_t tpt_ir_arg(tpt_ir_t *ir, tpt_type_t type) {
 }
 
 void tpt_ir_arg_retype(tpt_ir_t *ir, int arg, tpt_type_t type) {
-    if (ir->error || arg < 0 || arg >= ir->blocks[0]->nargs) return;
+    if (ir->error != NULL || arg < 0 || arg >= ir->blocks[0]->nargs) return;
     ir->values[ir->blocks[0]->args[arg]]->type = type;
 }
 
@@ -177,6 +177,15 @@ void tpt_ir_result(tpt_ir_t *ir, tpt_val_t v) {
     if (!tpt_ir_good(ir, v)) return;
     tpt_status_t *status = result_new(ir->blocks[0], v);
     if (status != NULL) tpt_ir_fail(ir, status);
+}
+
+int64_t tpt_ir_largest(const tpt_ir_t *ir) {
+    int64_t most = 0;
+    for (size_t i = 0; i < ir->nvalues; i++) {
+        int64_t n = tpt_type_numel(&ir->values[i]->type);
+        if (n > most) most = n;
+    }
+    return most;
 }
 
 int tpt_ir_nargs(const tpt_ir_t *ir) { return ir->blocks[0]->nargs; }
@@ -258,8 +267,14 @@ static tpt_status_t *node_new(tpt_ir_t *ir, const tpt_emit_t *emit, tpt_node_t *
     TPT_TRY(tpt_vec_reserve(&ir->nodes, &ir->nodes_capacity, ir->nnodes + 1, sizeof *ir->nodes, TPT_IR_MAX_VALUES));
     tpt_node_t *node = tpt_arena_alloc(&ir->arena, sizeof *node);
     if (node == NULL) return tpt_status_oom(sizeof *node);
-    *node = (tpt_node_t){.kind = (uint8_t)emit->kind, .sub = (uint8_t)emit->sub, .effect = emit->effect, .block = ir->current,
-                         .next = -1, .nin = emit->nin, .nout = emit->nout, .num = emit->num};
+    *node = (tpt_node_t){.kind = (uint8_t)emit->kind,
+                         .sub = (uint8_t)emit->sub,
+                         .effect = emit->effect,
+                         .block = ir->current,
+                         .next = -1,
+                         .nin = emit->nin,
+                         .nout = emit->nout,
+                         .num = emit->num};
     if (emit->nin > 0) {
         node->in = tpt_arena_copy(&ir->arena, emit->in, sizeof *emit->in * (size_t)emit->nin);
         if (node->in == NULL) return tpt_status_oom(sizeof *emit->in * (size_t)emit->nin);

@@ -66,16 +66,22 @@ static tpt_status_t *infer_set_size(const tpt_ir_t *ir, const tpt_node_t *node, 
 tpt_status_t *tpt_infer_control(const tpt_ir_t *ir, const tpt_node_t *node, tpt_type_t *types) {
     const tpt_ir_call_attr_t *call = node->attr;
     switch (node->kind) {
-        case TPT_KIND_SORT: return infer_sort(ir, node, types);
-        case TPT_KIND_WHILE: return infer_while(ir, node, types);
-        case TPT_KIND_IF: return infer_if(ir, node, types);
-        case TPT_KIND_RNG: return infer_rng(ir, node, types);
-        case TPT_KIND_SET_SIZE: return infer_set_size(ir, node, types);
+        case TPT_KIND_SORT:
+            return infer_sort(ir, node, types);
+        case TPT_KIND_WHILE:
+            return infer_while(ir, node, types);
+        case TPT_KIND_IF:
+            return infer_if(ir, node, types);
+        case TPT_KIND_RNG:
+            return infer_rng(ir, node, types);
+        case TPT_KIND_SET_SIZE:
+            return infer_set_size(ir, node, types);
         case TPT_KIND_BARRIER:
             if (node->nin < 1 || node->nin != node->nout) return TPT_BAD("%d operands", node->nin);
             for (int i = 0; i < node->nin; i++) types[i] = *tpt_in_type(ir, node, i);
             return NULL;
-        default: break;
+        default:
+            break;
     }
     if (call == NULL || call->target == NULL || call->target[0] == '\0') return TPT_BAD("it has no target");
     if (call->api_version < 1 || call->api_version > 4) return TPT_BAD("API version %d", call->api_version);

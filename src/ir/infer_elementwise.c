@@ -13,36 +13,49 @@ static unsigned class_of(tpt_dtype_t d) {
 static unsigned unary_classes(int op) {
     switch (op) {
         case TPT_IR_ABS:
-        case TPT_IR_SIGN: return FLOATS | COMPLEXES | INTS;
-        case TPT_IR_NEG: return NUMBERS;
-        case TPT_IR_NOT: return INTS | UNSIGNED | BOOLS;
+        case TPT_IR_SIGN:
+            return FLOATS | COMPLEXES | INTS;
+        case TPT_IR_NEG:
+            return NUMBERS;
+        case TPT_IR_NOT:
+            return INTS | UNSIGNED | BOOLS;
         case TPT_IR_CLZ:
-        case TPT_IR_POPCNT: return INTS | UNSIGNED;
+        case TPT_IR_POPCNT:
+            return INTS | UNSIGNED;
         case TPT_IR_CBRT:
         case TPT_IR_CEIL:
         case TPT_IR_FLOOR:
         case TPT_IR_ROUND:
         case TPT_IR_ROUND_EVEN:
-        case TPT_IR_IS_FINITE: return FLOATS;
-        default: return FLOATS | COMPLEXES;
+        case TPT_IR_IS_FINITE:
+            return FLOATS;
+        default:
+            return FLOATS | COMPLEXES;
     }
 }
 
 static unsigned binary_classes(int op) {
     switch (op) {
         case TPT_IR_ADD:
-        case TPT_IR_MUL: return NUMBERS | BOOLS;
+        case TPT_IR_MUL:
+            return NUMBERS | BOOLS;
         case TPT_IR_AND:
         case TPT_IR_OR:
-        case TPT_IR_XOR: return INTS | UNSIGNED | BOOLS;
+        case TPT_IR_XOR:
+            return INTS | UNSIGNED | BOOLS;
         case TPT_IR_SHL:
         case TPT_IR_SHR_ARITH:
-        case TPT_IR_SHR_LOGIC: return INTS | UNSIGNED;
-        case TPT_IR_ATAN2: return FLOATS;
+        case TPT_IR_SHR_LOGIC:
+            return INTS | UNSIGNED;
+        case TPT_IR_ATAN2:
+            return FLOATS;
         case TPT_IR_MAX:
-        case TPT_IR_MIN: return FLOATS | INTS | UNSIGNED | BOOLS;
-        case TPT_IR_REM: return FLOATS | INTS | UNSIGNED;
-        default: return NUMBERS;
+        case TPT_IR_MIN:
+            return FLOATS | INTS | UNSIGNED | BOOLS;
+        case TPT_IR_REM:
+            return FLOATS | INTS | UNSIGNED;
+        default:
+            return NUMBERS;
     }
 }
 
@@ -123,11 +136,16 @@ tpt_status_t *tpt_infer_elementwise(const tpt_ir_t *ir, const tpt_node_t *node, 
     const tpt_type_t *x = tpt_in_type(ir, node, 0);
     tpt_dtype_t to = (tpt_dtype_t)types[0].dtype;
     switch (node->kind) {
-        case TPT_KIND_UNARY: return infer_unary(node, x, types);
-        case TPT_KIND_BINARY: return infer_binary(node, x, tpt_in_type(ir, node, 1), types);
-        case TPT_KIND_COMPARE: return infer_compare(node, x, tpt_in_type(ir, node, 1), types);
-        case TPT_KIND_BITCAST: return infer_bitcast(x, types);
-        default: break;
+        case TPT_KIND_UNARY:
+            return infer_unary(node, x, types);
+        case TPT_KIND_BINARY:
+            return infer_binary(node, x, tpt_in_type(ir, node, 1), types);
+        case TPT_KIND_COMPARE:
+            return infer_compare(node, x, tpt_in_type(ir, node, 1), types);
+        case TPT_KIND_BITCAST:
+            return infer_bitcast(x, types);
+        default:
+            break;
     }
     /* Conversions to bool and between complex and real numbers are made of other ops. */
     if (to == TPT_BOOL || tpt_dtype_is_complex((tpt_dtype_t)x->dtype) != tpt_dtype_is_complex(to)) return refuse(x);
@@ -143,7 +161,8 @@ tpt_status_t *tpt_infer_leaf(const tpt_ir_t *ir, const tpt_node_t *node, tpt_typ
     if (node->kind == TPT_KIND_CONST) {
         const tpt_attr_const_t *c = node->attr;
         bool exact = !tpt_dtype_is_float((tpt_dtype_t)types[0].dtype) && !tpt_dtype_is_complex((tpt_dtype_t)types[0].dtype);
-        if (c == NULL || types[0].rank > 1 || tpt_type_numel(&types[0]) != c->n) return TPT_BAD("values that do not fit its type");
+        if (c == NULL || types[0].rank > 1 || tpt_type_numel(&types[0]) != c->n)
+            return TPT_BAD("values that do not fit its type");
         return (exact ? c->ints != NULL : c->floats != NULL) || c->n == 0 ? NULL : TPT_BAD("values of the wrong kind");
     }
     if (types[0].dtype == TPT_BOOL) return refuse(&types[0]);

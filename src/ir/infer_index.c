@@ -73,8 +73,15 @@ tpt_status_t *tpt_infer_gather(const tpt_ir_t *ir, const tpt_node_t *node, tpt_t
     if (!count_ok(g->n_offset) || !count_ok(g->n_collapsed) || !count_ok(g->n_batch) || !count_ok(g->n_start)) {
         return TPT_BAD("too many dimensions");
     }
-    tpt_index_rule_t r = {tpt_in_type(ir, node, 0), tpt_in_type(ir, node, 1), g->n_collapsed, g->n_batch, g->n_start,
-                          g->collapsed_slice_dims, g->operand_batching_dims, g->start_indices_batching_dims, g->start_index_map,
+    tpt_index_rule_t r = {tpt_in_type(ir, node, 0),
+                          tpt_in_type(ir, node, 1),
+                          g->n_collapsed,
+                          g->n_batch,
+                          g->n_start,
+                          g->collapsed_slice_dims,
+                          g->operand_batching_dims,
+                          g->start_indices_batching_dims,
+                          g->start_index_map,
                           g->index_vector_dim};
     TPT_TRY(check_index_rule(&r));
     if (r.x->rank != g->n_offset + g->n_collapsed + g->n_batch) return TPT_BAD("offset dimensions do not add up to the rank");
@@ -98,9 +105,16 @@ tpt_status_t *tpt_infer_scatter(const tpt_ir_t *ir, const tpt_node_t *node, tpt_
     if (!count_ok(s->n_window) || !count_ok(s->n_inserted) || !count_ok(s->n_batch) || !count_ok(s->n_scatter)) {
         return TPT_BAD("too many dimensions");
     }
-    tpt_index_rule_t r = {tpt_in_type(ir, node, 0), tpt_in_type(ir, node, 1), s->n_inserted, s->n_batch, s->n_scatter,
-                          s->inserted_window_dims, s->input_batching_dims, s->scatter_indices_batching_dims,
-                          s->scatter_dims_to_operand_dims, s->index_vector_dim};
+    tpt_index_rule_t r = {tpt_in_type(ir, node, 0),
+                          tpt_in_type(ir, node, 1),
+                          s->n_inserted,
+                          s->n_batch,
+                          s->n_scatter,
+                          s->inserted_window_dims,
+                          s->input_batching_dims,
+                          s->scatter_indices_batching_dims,
+                          s->scatter_dims_to_operand_dims,
+                          s->index_vector_dim};
     const tpt_type_t *updates = tpt_in_type(ir, node, 2);
     TPT_TRY(check_index_rule(&r));
     if (r.x->rank != s->n_window + s->n_inserted + s->n_batch) return TPT_BAD("window dimensions do not add up to the rank");

@@ -36,6 +36,7 @@ tpt_status_t *tpt_infer_reduce(const tpt_ir_t *ir, const tpt_node_t *node, tpt_t
 
 static tpt_status_t *window_dims(const tpt_ir_window_t *w, const tpt_type_t *x, tpt_type_t *type) {
     if (w == NULL || w->rank != x->rank) return TPT_BAD("a window of another rank than the operand");
+    if (x->rank < 1) return TPT_BAD("a window over a scalar"); /* aborts XLA */
     for (int d = 0; d < x->rank; d++) {
         int64_t size = tpt_ir_window_dim(x->dims[d], w->size[d], w->stride[d], w->base_dilation[d], w->window_dilation[d],
                                          w->pad_low[d], w->pad_high[d]);
@@ -64,7 +65,9 @@ tpt_status_t *tpt_infer_select_scatter(const tpt_ir_t *ir, const tpt_node_t *nod
     for (int d = 0; d < x->rank; d++) {
         if (w->base_dilation[d] != 1 || w->window_dilation[d] != 1) return TPT_BAD("dilated windows are not supported");
     }
-    if (!tpt_type_equal(source, &want)) return TPT_BAD("a source of %s, not %s", tpt_type_text(source, a), tpt_type_text(&want, b));
+    if (!tpt_type_equal(source, &want)) {
+        return TPT_BAD("a source of %s, not %s", tpt_type_text(source, a), tpt_type_text(&want, b));
+    }
     if (!tpt_type_equal(tpt_in_type(ir, node, 2), &scalar)) return TPT_BAD("the initial value has another type");
     tpt_type_t pair[2] = {scalar, scalar};
     TPT_TRY(tpt_ir_check_region(ir, node, 0, 2, pair, 1, &truth));

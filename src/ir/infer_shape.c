@@ -3,7 +3,8 @@
 
 static tpt_status_t *infer_broadcast(const tpt_node_t *node, const tpt_type_t *x, tpt_type_t *types) {
     TPT_TRY(tpt_ir_check_type(&types[0]));
-    if (types[0].dtype != x->dtype || node->nints != x->rank) return TPT_BAD("a dimension map of %d for %d", node->nints, x->rank);
+    if (types[0].dtype != x->dtype || node->nints != x->rank)
+        return TPT_BAD("a dimension map of %d for %d", node->nints, x->rank);
     TPT_TRY(tpt_ir_check_dims("dimension map", node->nints, node->ints[0], types[0].rank));
     for (int i = 0; i < x->rank; i++) {
         int64_t to = types[0].dims[node->ints[0][i]];
@@ -35,8 +36,8 @@ static tpt_status_t *infer_slice(const tpt_node_t *node, const tpt_type_t *x, tp
     for (int i = 0; i < x->rank; i++) {
         int64_t start = node->ints[0][i], limit = node->ints[1][i], stride = node->ints[2][i];
         if (start < 0 || limit < start || limit > x->dims[i] || stride < 1) {
-            return TPT_BAD("[%lld:%lld:%lld] of size %lld in dimension %d", (long long)start, (long long)limit, (long long)stride,
-                           (long long)x->dims[i], i);
+            return TPT_BAD("[%lld:%lld:%lld] of size %lld in dimension %d", (long long)start, (long long)limit,
+                           (long long)stride, (long long)x->dims[i], i);
         }
         types[0].dims[i] = limit == start ? 0 : (limit - start - 1) / stride + 1;
     }
@@ -47,7 +48,8 @@ static tpt_status_t *check_starts(const tpt_ir_t *ir, const tpt_node_t *node, in
     if (node->nin != first + rank) return TPT_BAD("%d operands", node->nin);
     for (int i = 0; i < rank; i++) {
         const tpt_type_t *start = tpt_in_type(ir, node, first + i);
-        if (start->rank != 0 || !tpt_dtype_is_int((tpt_dtype_t)start->dtype)) return TPT_BAD("start %d is no integer scalar", i);
+        if (start->rank != 0 || !tpt_dtype_is_int((tpt_dtype_t)start->dtype))
+            return TPT_BAD("start %d is no integer scalar", i);
         if (start->dtype != tpt_in_type(ir, node, first)->dtype) return TPT_BAD("starts of different types");
     }
     return NULL;
@@ -111,19 +113,29 @@ tpt_status_t *tpt_infer_shape(const tpt_ir_t *ir, const tpt_node_t *node, tpt_ty
     if (node->nin < 1 || node->nout != 1) return TPT_BAD("%d operands, %d results", node->nin, node->nout);
     const tpt_type_t *x = tpt_in_type(ir, node, 0);
     switch (node->kind) {
-        case TPT_KIND_DYNAMIC_SLICE: return infer_dynamic_slice(ir, node, x, types);
-        case TPT_KIND_DYNAMIC_UPDATE: return infer_dynamic_update(ir, node, x, types);
-        case TPT_KIND_PAD: return infer_pad(ir, node, x, types);
-        case TPT_KIND_CONCAT: return infer_concat(ir, node, x, types);
-        default: break;
+        case TPT_KIND_DYNAMIC_SLICE:
+            return infer_dynamic_slice(ir, node, x, types);
+        case TPT_KIND_DYNAMIC_UPDATE:
+            return infer_dynamic_update(ir, node, x, types);
+        case TPT_KIND_PAD:
+            return infer_pad(ir, node, x, types);
+        case TPT_KIND_CONCAT:
+            return infer_concat(ir, node, x, types);
+        default:
+            break;
     }
     if (node->nin != 1) return TPT_BAD("%d operands", node->nin);
     switch (node->kind) {
-        case TPT_KIND_BROADCAST: return infer_broadcast(node, x, types);
-        case TPT_KIND_RESHAPE: return infer_reshape(x, types);
-        case TPT_KIND_TRANSPOSE: return infer_transpose(node, x, types);
-        case TPT_KIND_SLICE: return infer_slice(node, x, types);
-        default: break;
+        case TPT_KIND_BROADCAST:
+            return infer_broadcast(node, x, types);
+        case TPT_KIND_RESHAPE:
+            return infer_reshape(x, types);
+        case TPT_KIND_TRANSPOSE:
+            return infer_transpose(node, x, types);
+        case TPT_KIND_SLICE:
+            return infer_slice(node, x, types);
+        default:
+            break;
     }
     TPT_TRY(tpt_ir_check_dims("dimensions", node->nints, node->ints[0], x->rank)); /* reverse */
     types[0] = *x;

@@ -36,7 +36,7 @@ tpt_dtype_t tpt_dtype_opmath(tpt_dtype_t d);  /* F16, BF16, fp8 -> F32, else d *
 TPT_MUST_USE tpt_status_t *tpt_ir_new(tpt_ir_t **out_ir);
 void tpt_ir_free(tpt_ir_t *ir);
 tpt_arena_t *tpt_ir_arena(tpt_ir_t *ir);
-/* The sticky error, borrowed; NULL when fine. tpt_ir_fail sets it (first one wins; takes ownership) and returns TPT_VAL_NONE. */
+/* The sticky error, borrowed; NULL when fine. tpt_ir_fail sets it (the first stays; takes ownership), gives TPT_VAL_NONE. */
 const tpt_status_t *tpt_ir_status(const tpt_ir_t *ir);
 tpt_val_t tpt_ir_fail(tpt_ir_t *ir, tpt_status_t *status);
 /* Moves the error to the caller and clears it. */
@@ -50,10 +50,11 @@ int64_t tpt_ir_numel(const tpt_ir_t *ir, tpt_val_t v);
 /* Arguments and results of main. `alias` >= 0: the argument may be donated to result number `alias` (tf.aliasing_output). */
 tpt_val_t tpt_ir_arg(tpt_ir_t *ir, tpt_type_t type);
 void tpt_ir_arg_alias(tpt_ir_t *ir, int arg, int result);
-/* Changes the type of an argument whose length was not known when it was made (packs of run-time numbers). Users were typed with
- * the old one; the verifier checks them against the new one. */
+/* Changes the type of an argument whose length was not known when it was made (packs of run-time numbers). Users were typed
+ * with the old one; the verifier checks them against the new one. */
 void tpt_ir_arg_retype(tpt_ir_t *ir, int arg, tpt_type_t type);
 void tpt_ir_result(tpt_ir_t *ir, tpt_val_t v); /* appends a result */
+int64_t tpt_ir_largest(const tpt_ir_t *ir); /* elements of the program's largest value */
 int tpt_ir_nargs(const tpt_ir_t *ir);
 int tpt_ir_nresults(const tpt_ir_t *ir);
 
@@ -102,9 +103,10 @@ tpt_val_t tpt_ir_unary(tpt_ir_t *ir, tpt_ir_unary_op_t op, tpt_val_t x);
 tpt_val_t tpt_ir_binary(tpt_ir_t *ir, tpt_ir_binary_op_t op, tpt_val_t x, tpt_val_t y);
 tpt_val_t tpt_ir_compare(tpt_ir_t *ir, tpt_ir_cmp_t cmp, tpt_val_t x, tpt_val_t y); /* bool; unordered rules of IEEE */
 tpt_val_t tpt_ir_select(tpt_ir_t *ir, tpt_val_t cond, tpt_val_t on_true, tpt_val_t on_false); /* all three broadcast */
-/* PyTorch's casts: float -> int truncates, any -> bool is `!= 0`, real -> complex, complex -> real drops imag. No-op if equal. */
+/* PyTorch's casts: float -> int truncates, any -> bool is `!= 0`, complex -> real drops imag. No-op if equal. */
 tpt_val_t tpt_ir_convert(tpt_ir_t *ir, tpt_val_t x, tpt_dtype_t dtype);
-tpt_val_t tpt_ir_bitcast(tpt_ir_t *ir, tpt_val_t x, tpt_dtype_t dtype); /* stablehlo.bitcast_convert; last dim may appear or go */
+/* stablehlo.bitcast_convert, for any pair of dtypes; a last dim may appear or go. */
+tpt_val_t tpt_ir_bitcast(tpt_ir_t *ir, tpt_val_t x, tpt_dtype_t dtype);
 
 /* ---- shape --------------------------------------------------------------------------------------------------------- */
 tpt_val_t tpt_ir_broadcast_to(tpt_ir_t *ir, tpt_val_t x, int rank, const int64_t *dims); /* numpy's rule: aligned at the end */
@@ -119,7 +121,8 @@ tpt_val_t tpt_ir_slice_dim(tpt_ir_t *ir, tpt_val_t x, int dim, int64_t start, in
 tpt_val_t tpt_ir_dynamic_slice(tpt_ir_t *ir, tpt_val_t x, const tpt_val_t *starts, const int64_t *sizes);
 tpt_val_t tpt_ir_dynamic_update_slice(tpt_ir_t *ir, tpt_val_t x, tpt_val_t update, const tpt_val_t *starts);
 /* value: rank 0 of x's dtype. Negative low/high crop. interior NULL: zeros. */
-tpt_val_t tpt_ir_pad(tpt_ir_t *ir, tpt_val_t x, tpt_val_t value, const int64_t *low, const int64_t *high, const int64_t *interior);
+tpt_val_t tpt_ir_pad(tpt_ir_t *ir, tpt_val_t x, tpt_val_t value, const int64_t *low, const int64_t *high,
+                     const int64_t *interior);
 tpt_val_t tpt_ir_concat(tpt_ir_t *ir, int n, const tpt_val_t *xs, int dim);
 tpt_val_t tpt_ir_reverse(tpt_ir_t *ir, tpt_val_t x, int ndims, const int64_t *dims);
 /* Conveniences built on the above. */
@@ -137,7 +140,15 @@ tpt_val_t tpt_ir_region_arg(tpt_ir_t *ir, tpt_type_t type);
 tpt_region_t tpt_ir_region_end(tpt_ir_t *ir, int n, const tpt_val_t *results);
 
 /* ---- reductions ---------------------------------------------------------------------------------------------------- */
-typedef enum tpt_ir_reducer { TPT_IR_RED_ADD, TPT_IR_RED_MUL, TPT_IR_RED_MAX, TPT_IR_RED_MIN, TPT_IR_RED_AND, TPT_IR_RED_OR, TPT_IR_RED_XOR } tpt_ir_reducer_t;
+typedef enum tpt_ir_reducer {
+    TPT_IR_RED_ADD,
+    TPT_IR_RED_MUL,
+    TPT_IR_RED_MAX,
+    TPT_IR_RED_MIN,
+    TPT_IR_RED_AND,
+    TPT_IR_RED_OR,
+    TPT_IR_RED_XOR
+} tpt_ir_reducer_t;
 /* Simple reduction over `dims` (removed from the result); the init value is the reducer's neutral element. */
 tpt_val_t tpt_ir_reduce(tpt_ir_t *ir, tpt_ir_reducer_t op, tpt_val_t x, int ndims, const int64_t *dims);
 /* General: n operands of equal shape, n rank-0 inits, a body with 2n args and n results. */
@@ -153,7 +164,8 @@ tpt_val_t tpt_ir_reduce_window(tpt_ir_t *ir, tpt_ir_reducer_t op, tpt_val_t x, c
 void tpt_ir_reduce_window_n(tpt_ir_t *ir, int n, const tpt_val_t *xs, const tpt_val_t *inits, const tpt_ir_window_t *w,
                             tpt_region_t body, tpt_val_t *out);
 /* select: region of two args -> bool (GE for max pooling); scatter adds. */
-tpt_val_t tpt_ir_select_and_scatter_add(tpt_ir_t *ir, tpt_val_t x, tpt_val_t source, tpt_ir_cmp_t select, const tpt_ir_window_t *w);
+tpt_val_t tpt_ir_select_and_scatter_add(tpt_ir_t *ir, tpt_val_t x, tpt_val_t source, tpt_ir_cmp_t select,
+                                        const tpt_ir_window_t *w);
 
 /* ---- indexing ------------------------------------------------------------------------------------------------------ */
 typedef struct tpt_ir_gather {
@@ -175,8 +187,15 @@ typedef struct tpt_ir_scatter {
     bool indices_are_sorted, unique_indices;
 } tpt_ir_scatter_t;
 /* body: TPT_IR_SCATTER_SET keeps the update, others combine. */
-typedef enum tpt_ir_scatter_op { TPT_IR_SCATTER_SET, TPT_IR_SCATTER_ADD, TPT_IR_SCATTER_MUL, TPT_IR_SCATTER_MAX, TPT_IR_SCATTER_MIN } tpt_ir_scatter_op_t;
-tpt_val_t tpt_ir_scatter(tpt_ir_t *ir, tpt_ir_scatter_op_t op, tpt_val_t x, tpt_val_t indices, tpt_val_t updates, const tpt_ir_scatter_t *s);
+typedef enum tpt_ir_scatter_op {
+    TPT_IR_SCATTER_SET,
+    TPT_IR_SCATTER_ADD,
+    TPT_IR_SCATTER_MUL,
+    TPT_IR_SCATTER_MAX,
+    TPT_IR_SCATTER_MIN
+} tpt_ir_scatter_op_t;
+tpt_val_t tpt_ir_scatter(tpt_ir_t *ir, tpt_ir_scatter_op_t op, tpt_val_t x, tpt_val_t indices, tpt_val_t updates,
+                         const tpt_ir_scatter_t *s);
 
 /* ---- linear algebra, windows --------------------------------------------------------------------------------------- */
 typedef struct tpt_ir_dot {
@@ -193,14 +212,17 @@ typedef struct tpt_ir_conv {
     int64_t stride[3], pad_low[3], pad_high[3], lhs_dilation[3], rhs_dilation[3];
     bool reversal; /* flips the kernel */
     int64_t feature_groups, batch_groups;
-    /* Dimension numbers: position of batch/feature/spatial in input and output, of output-feature/input-feature/spatial in kernel. */
-    int64_t in_batch, in_feature, in_spatial[3], k_in_feature, k_out_feature, k_spatial[3], out_batch, out_feature, out_spatial[3];
+    /* Positions of batch, feature and spatial dims in input and output, of features and spatial dims in the kernel. */
+    int64_t in_batch, in_feature, in_spatial[3], k_in_feature, k_out_feature, k_spatial[3];
+    int64_t out_batch, out_feature, out_spatial[3];
 } tpt_ir_conv_t;
 tpt_ir_conv_t tpt_ir_conv_nchw(int spatial); /* NC[DHW], OI[DHW]; ones and zeros elsewhere */
 tpt_val_t tpt_ir_convolution(tpt_ir_t *ir, tpt_val_t x, tpt_val_t kernel, const tpt_ir_conv_t *c);
 void tpt_ir_set_precision(tpt_ir_t *ir, tpt_precision_t precision); /* for the float32 dots and convolutions that follow */
 tpt_val_t tpt_ir_cholesky(tpt_ir_t *ir, tpt_val_t x, bool lower);
-tpt_val_t tpt_ir_triangular_solve(tpt_ir_t *ir, tpt_val_t a, tpt_val_t b, bool left, bool lower, bool unit_diagonal, int transpose /* 0 none, 1 T, 2 H */);
+/* transpose: 0 none, 1 T, 2 H */
+tpt_val_t tpt_ir_triangular_solve(tpt_ir_t *ir, tpt_val_t a, tpt_val_t b, bool left, bool lower, bool unit_diagonal,
+                                  int transpose);
 typedef enum tpt_ir_fft_kind { TPT_IR_FFT, TPT_IR_IFFT, TPT_IR_RFFT, TPT_IR_IRFFT } tpt_ir_fft_kind_t;
 tpt_val_t tpt_ir_fft(tpt_ir_t *ir, tpt_val_t x, tpt_ir_fft_kind_t kind, int n, const int64_t *lengths);
 
@@ -209,7 +231,7 @@ tpt_val_t tpt_ir_fft(tpt_ir_t *ir, tpt_val_t x, tpt_ir_fft_kind_t kind, int n, c
 void tpt_ir_sort(tpt_ir_t *ir, int n, const tpt_val_t *xs, int dim, bool stable, tpt_region_t comparator, tpt_val_t *out);
 void tpt_ir_while(tpt_ir_t *ir, int n, const tpt_val_t *inits, tpt_region_t cond, tpt_region_t body, tpt_val_t *out);
 void tpt_ir_if(tpt_ir_t *ir, tpt_val_t pred, tpt_region_t then, tpt_region_t otherwise, int n, tpt_val_t *out);
-/* stablehlo.rng_bit_generator PHILOX: state u64[2] -> new state, random bits of `type` (u32 or u64). Same bits on every plugin. */
+/* stablehlo.rng_bit_generator PHILOX: state u64[2] -> new state, bits of `type` (u32 or u64). The same bits on every plugin. */
 void tpt_ir_rng_bits(tpt_ir_t *ir, tpt_val_t state, tpt_type_t type, tpt_val_t *out_state, tpt_val_t *out_bits);
 void tpt_ir_barrier(tpt_ir_t *ir, int n, const tpt_val_t *xs, tpt_val_t *out); /* optimization_barrier */
 tpt_val_t tpt_ir_set_dimension_size(tpt_ir_t *ir, tpt_val_t x, tpt_val_t size /* s32 */, int dim);
@@ -218,7 +240,8 @@ typedef struct tpt_ir_call_attr {
     bool has_side_effect;
     int api_version; /* 4 = typed FFI */
 } tpt_ir_call_attr_t;
-void tpt_ir_custom_call(tpt_ir_t *ir, const tpt_ir_call_attr_t *attr, int n, const tpt_val_t *xs, int nout, const tpt_type_t *types, tpt_val_t *out);
+void tpt_ir_custom_call(tpt_ir_t *ir, const tpt_ir_call_attr_t *attr, int n, const tpt_val_t *xs, int nout,
+                        const tpt_type_t *types, tpt_val_t *out);
 
 /* Short forms, used everywhere in src/ops. */
 static inline tpt_val_t tpt_ir_add(tpt_ir_t *b, tpt_val_t x, tpt_val_t y) { return tpt_ir_binary(b, TPT_IR_ADD, x, y); }
@@ -232,6 +255,8 @@ static inline tpt_val_t tpt_ir_or(tpt_ir_t *b, tpt_val_t x, tpt_val_t y) { retur
 static inline tpt_val_t tpt_ir_neg(tpt_ir_t *b, tpt_val_t x) { return tpt_ir_unary(b, TPT_IR_NEG, x); }
 static inline tpt_val_t tpt_ir_not(tpt_ir_t *b, tpt_val_t x) { return tpt_ir_unary(b, TPT_IR_NOT, x); }
 /* A rank-0 constant of v's dtype. */
-static inline tpt_val_t tpt_ir_like(tpt_ir_t *b, tpt_val_t v, double value) { return tpt_ir_const_f(b, tpt_ir_dtype(b, v), value); }
+static inline tpt_val_t tpt_ir_like(tpt_ir_t *b, tpt_val_t v, double value) {
+    return tpt_ir_const_f(b, tpt_ir_dtype(b, v), value);
+}
 
 #endif

@@ -163,8 +163,8 @@ static inline const tpt_type_t *tpt_in_type(const tpt_ir_t *ir, const tpt_node_t
     return &ir->values[node->in[i]]->type;
 }
 /* Region k of the node must take `nargs` arguments and give `nresults`; NULL types are not looked at. */
-TPT_MUST_USE tpt_status_t *tpt_ir_check_region(const tpt_ir_t *ir, const tpt_node_t *node, int k, int nargs, const tpt_type_t *args,
-                                               int nresults, const tpt_type_t *results);
+TPT_MUST_USE tpt_status_t *tpt_ir_check_region(const tpt_ir_t *ir, const tpt_node_t *node, int k, int nargs,
+                                               const tpt_type_t *args, int nresults, const tpt_type_t *results);
 /* Strictly: all in [0, limit), no two equal. */
 TPT_MUST_USE tpt_status_t *tpt_ir_check_dims(const char *what, int n, const int64_t *dims, int limit);
 /* Size of one windowed dim, < 0 if the window is malformed or too large. */

@@ -162,8 +162,10 @@ static void print_quoted(tpt_str_t *out, const char *text) {
     tpt_str_add(out, "\"");
     for (const char *c = text; *c != '\0'; c++) {
         unsigned char u = (unsigned char)*c;
-        if (u == '"' || u == '\\' || u < 32 || u > 126) tpt_str_addf(out, "\\%02X", u);
-        else tpt_str_addn(out, c, 1);
+        if (u == '"' || u == '\\' || u < 32 || u > 126)
+            tpt_str_addf(out, "\\%02X", u);
+        else
+            tpt_str_addn(out, c, 1);
     }
     tpt_str_add(out, "\"");
 }
@@ -177,30 +179,43 @@ static void print_call(tpt_attrs_t *a, const tpt_ir_call_attr_t *call) {
     if (call->backend_config == NULL) return;
     key(a, "backend_config");
     /* A typed call's configuration is a dictionary of attributes, others' an opaque string. */
-    if (call->api_version == 4) tpt_str_add(a->out, call->backend_config);
-    else print_quoted(a->out, call->backend_config);
+    if (call->api_version == 4)
+        tpt_str_add(a->out, call->backend_config);
+    else
+        print_quoted(a->out, call->backend_config);
 }
 
 static void print_shape_attrs(tpt_attrs_t *a, const tpt_node_t *node) {
     int n = node->nints;
     switch (node->kind) {
-        case TPT_KIND_BROADCAST: array(a, "broadcast_dimensions", n, node->ints[0]); break;
-        case TPT_KIND_TRANSPOSE: array(a, "permutation", n, node->ints[0]); break;
+        case TPT_KIND_BROADCAST:
+            array(a, "broadcast_dimensions", n, node->ints[0]);
+            break;
+        case TPT_KIND_TRANSPOSE:
+            array(a, "permutation", n, node->ints[0]);
+            break;
         case TPT_KIND_SLICE:
             array(a, "start_indices", n, node->ints[0]);
             array(a, "limit_indices", n, node->ints[1]);
             array(a, "strides", n, node->ints[2]);
             break;
-        case TPT_KIND_DYNAMIC_SLICE: array(a, "slice_sizes", n, node->ints[0]); break;
+        case TPT_KIND_DYNAMIC_SLICE:
+            array(a, "slice_sizes", n, node->ints[0]);
+            break;
         case TPT_KIND_PAD:
             array(a, "edge_padding_low", n, node->ints[0]);
             array(a, "edge_padding_high", n, node->ints[1]);
             array(a, "interior_padding", n, node->ints[2]);
             break;
-        case TPT_KIND_CONCAT: integer(a, "dimension", node->num); break;
+        case TPT_KIND_CONCAT:
+            integer(a, "dimension", node->num);
+            break;
         case TPT_KIND_REVERSE:
-        case TPT_KIND_REDUCE: array(a, "dimensions", n, node->ints[0]); break;
-        default: break;
+        case TPT_KIND_REDUCE:
+            array(a, "dimensions", n, node->ints[0]);
+            break;
+        default:
+            break;
     }
 }
 
@@ -210,12 +225,24 @@ void tpt_print_attrs(tpt_str_t *out, const tpt_ir_t *ir, const tpt_node_t *node)
     const tpt_attr_dot_t *dot = node->attr;
     const tpt_attr_conv_t *conv = node->attr;
     switch (node->kind) {
-        case TPT_KIND_IOTA: integer(&a, "iota_dimension", node->num); break;
-        case TPT_KIND_COMPARE: print_compare(&a, ir, node); break;
-        case TPT_KIND_REDUCE_WINDOW: print_window(&a, node->attr, true); break;
-        case TPT_KIND_SELECT_SCATTER: print_window(&a, node->attr, false); break;
-        case TPT_KIND_GATHER: print_gather(&a, node->attr, tpt_in_type(ir, node, 0)->rank); break;
-        case TPT_KIND_SCATTER: print_scatter(&a, node->attr); break;
+        case TPT_KIND_IOTA:
+            integer(&a, "iota_dimension", node->num);
+            break;
+        case TPT_KIND_COMPARE:
+            print_compare(&a, ir, node);
+            break;
+        case TPT_KIND_REDUCE_WINDOW:
+            print_window(&a, node->attr, true);
+            break;
+        case TPT_KIND_SELECT_SCATTER:
+            print_window(&a, node->attr, false);
+            break;
+        case TPT_KIND_GATHER:
+            print_gather(&a, node->attr, tpt_in_type(ir, node, 0)->rank);
+            break;
+        case TPT_KIND_SCATTER:
+            print_scatter(&a, node->attr);
+            break;
         case TPT_KIND_DOT:
             print_dot(&a, &dot->dot);
             print_precision(&a, dot->precision, tpt_in_type(ir, node, 0));
@@ -224,8 +251,12 @@ void tpt_print_attrs(tpt_str_t *out, const tpt_ir_t *ir, const tpt_node_t *node)
             print_conv(&a, &conv->conv);
             print_precision(&a, conv->precision, tpt_in_type(ir, node, 0));
             break;
-        case TPT_KIND_CHOLESKY: boolean(&a, "lower", node->num != 0); break;
-        case TPT_KIND_TRIANGULAR: print_triangular(&a, node->num); break;
+        case TPT_KIND_CHOLESKY:
+            boolean(&a, "lower", node->num != 0);
+            break;
+        case TPT_KIND_TRIANGULAR:
+            print_triangular(&a, node->num);
+            break;
         case TPT_KIND_FFT:
             choice(&a, "fft_type", "fft_type", ffts[node->sub]);
             array(&a, "fft_length", node->nints, node->ints[0]);
@@ -234,10 +265,18 @@ void tpt_print_attrs(tpt_str_t *out, const tpt_ir_t *ir, const tpt_node_t *node)
             integer(&a, "dimension", node->num >> 1);
             boolean(&a, "is_stable", node->num & 1);
             break;
-        case TPT_KIND_RNG: choice(&a, "rng_algorithm", "rng_algorithm", "PHILOX"); break;
-        case TPT_KIND_SET_SIZE: integer(&a, "dimension", node->num); break;
-        case TPT_KIND_CUSTOM_CALL: print_call(&a, node->attr); break;
-        default: print_shape_attrs(&a, node); break;
+        case TPT_KIND_RNG:
+            choice(&a, "rng_algorithm", "rng_algorithm", "PHILOX");
+            break;
+        case TPT_KIND_SET_SIZE:
+            integer(&a, "dimension", node->num);
+            break;
+        case TPT_KIND_CUSTOM_CALL:
+            print_call(&a, node->attr);
+            break;
+        default:
+            print_shape_attrs(&a, node);
+            break;
     }
     if (a.any) tpt_str_add(out, "}>");
 }

@@ -13,10 +13,10 @@ typedef struct tpt_float_format {
 } tpt_float_format_t;
 
 static const tpt_float_format_t formats[TPT_DTYPE_COUNT] = {
-    [TPT_F16] = {5, 10, 15, true, false},        [TPT_BF16] = {8, 7, 127, true, false},
-    [TPT_F32] = {8, 23, 127, true, false},       [TPT_F64] = {11, 52, 1023, true, false},
-    [TPT_F8E5M2] = {5, 2, 15, true, false},      [TPT_F8E4M3FN] = {4, 3, 7, false, false},
-    [TPT_F8E4M3FNUZ] = {4, 3, 8, false, true},   [TPT_F8E5M2FNUZ] = {5, 2, 16, false, true},
+    [TPT_F16] = {5, 10, 15, true, false},      [TPT_BF16] = {8, 7, 127, true, false},
+    [TPT_F32] = {8, 23, 127, true, false},     [TPT_F64] = {11, 52, 1023, true, false},
+    [TPT_F8E5M2] = {5, 2, 15, true, false},    [TPT_F8E4M3FN] = {4, 3, 7, false, false},
+    [TPT_F8E4M3FNUZ] = {4, 3, 8, false, true}, [TPT_F8E5M2FNUZ] = {5, 2, 16, false, true},
 };
 
 void tpt_float_limits(tpt_dtype_t dtype, double *out_tiny, double *out_max) {

@@ -38,8 +38,10 @@ bool tpt_dtype_is_float(tpt_dtype_t d) {
         case TPT_F8E4M3FN:
         case TPT_F8E5M2:
         case TPT_F8E4M3FNUZ:
-        case TPT_F8E5M2FNUZ: return true;
-        default: return false;
+        case TPT_F8E5M2FNUZ:
+            return true;
+        default:
+            return false;
     }
 }
 
@@ -58,9 +60,7 @@ tpt_dtype_t tpt_dtype_complex(tpt_dtype_t d) {
     return d == TPT_F64 ? TPT_C128 : TPT_C64;
 }
 
-tpt_dtype_t tpt_dtype_opmath(tpt_dtype_t d) {
-    return tpt_dtype_is_float(d) && d != TPT_F64 ? TPT_F32 : d;
-}
+tpt_dtype_t tpt_dtype_opmath(tpt_dtype_t d) { return tpt_dtype_is_float(d) && d != TPT_F64 ? TPT_F32 : d; }
 
 const char *tpt_dtype_mlir(tpt_dtype_t dtype) {
     static const char *const names[TPT_DTYPE_COUNT] = {

@@ -3,9 +3,9 @@
 
 #include "test_ir_run.h"
 
-static const tpt_dtype_t all_dtypes[] = {TPT_BOOL, TPT_U8, TPT_I8, TPT_I16, TPT_I32, TPT_I64, TPT_U16, TPT_U32, TPT_U64, TPT_F16,
-                                         TPT_BF16, TPT_F32, TPT_F64, TPT_C64, TPT_C128, TPT_F8E4M3FN, TPT_F8E5M2,
-                                         TPT_F8E4M3FNUZ, TPT_F8E5M2FNUZ};
+static const tpt_dtype_t all_dtypes[] = {TPT_BOOL, TPT_U8,       TPT_I8,     TPT_I16,        TPT_I32,       TPT_I64, TPT_U16,
+                                         TPT_U32,  TPT_U64,      TPT_F16,    TPT_BF16,       TPT_F32,       TPT_F64, TPT_C64,
+                                         TPT_C128, TPT_F8E4M3FN, TPT_F8E5M2, TPT_F8E4M3FNUZ, TPT_F8E5M2FNUZ};
 #define NDTYPES (sizeof all_dtypes / sizeof all_dtypes[0])
 
 static bool is_f8(tpt_dtype_t d) { return tpt_dtype_is_float(d) && tpt_dtype_size(d) == 1; }
@@ -57,9 +57,12 @@ PLUGIN_TEST(iota_and_extremes) {
     for (size_t i = 0; i < NDTYPES; i++) {
         tpt_dtype_t d = all_dtypes[i];
         tpt_val_t v = tpt_ir_iota(r->ir, shape(d, 2, 2, 3), 1);
-        if (d == TPT_BOOL) EXPECT(v, 0, 1, 1, 0, 1, 1);
-        else if (tpt_dtype_is_complex(d)) EXPECT(v, 0, 0, 1, 0, 2, 0, 0, 0, 1, 0, 2, 0);
-        else EXPECT(v, 0, 1, 2, 0, 1, 2);
+        if (d == TPT_BOOL)
+            EXPECT(v, 0, 1, 1, 0, 1, 1);
+        else if (tpt_dtype_is_complex(d))
+            EXPECT(v, 0, 0, 1, 0, 2, 0, 0, 0, 1, 0, 2, 0);
+        else
+            EXPECT(v, 0, 1, 2, 0, 1, 2);
     }
     EXPECT(tpt_ir_lowest(r->ir, TPT_F32), -INFINITY);
     EXPECT(tpt_ir_highest(r->ir, TPT_BF16), INFINITY);
@@ -77,18 +80,34 @@ PLUGIN_TEST(unary_floats) {
         tpt_ir_unary_op_t op;
         double want[2];
     } cases[] = {
-        {TPT_IR_ABS, {0.5, 0.75}}, {TPT_IR_CBRT, {cbrt(0.5), cbrt(-0.75)}}, {TPT_IR_CEIL, {1, 0}}, {TPT_IR_COS, {cos(0.5), cos(0.75)}},
-        {TPT_IR_EXP, {exp(0.5), exp(-0.75)}}, {TPT_IR_EXPM1, {expm1(0.5), expm1(-0.75)}}, {TPT_IR_FLOOR, {0, -1}},
-        {TPT_IR_IMAG, {0, 0}}, {TPT_IR_IS_FINITE, {1, 1}}, {TPT_IR_LOG, {log(0.5), NAN}}, {TPT_IR_LOG1P, {log1p(0.5), log1p(-0.75)}},
-        {TPT_IR_LOGISTIC, {1 / (1 + exp(-0.5)), 1 / (1 + exp(0.75))}}, {TPT_IR_NEG, {-0.5, 0.75}}, {TPT_IR_REAL, {0.5, -0.75}},
-        {TPT_IR_ROUND, {1, -1}}, {TPT_IR_ROUND_EVEN, {0, -1}}, {TPT_IR_RSQRT, {1 / sqrt(0.5), NAN}}, {TPT_IR_SIGN, {1, -1}},
-        {TPT_IR_SIN, {sin(0.5), sin(-0.75)}}, {TPT_IR_SQRT, {sqrt(0.5), NAN}}, {TPT_IR_TAN, {tan(0.5), tan(-0.75)}},
+        {TPT_IR_ABS, {0.5, 0.75}},
+        {TPT_IR_CBRT, {cbrt(0.5), cbrt(-0.75)}},
+        {TPT_IR_CEIL, {1, 0}},
+        {TPT_IR_COS, {cos(0.5), cos(0.75)}},
+        {TPT_IR_EXP, {exp(0.5), exp(-0.75)}},
+        {TPT_IR_EXPM1, {expm1(0.5), expm1(-0.75)}},
+        {TPT_IR_FLOOR, {0, -1}},
+        {TPT_IR_IMAG, {0, 0}},
+        {TPT_IR_IS_FINITE, {1, 1}},
+        {TPT_IR_LOG, {log(0.5), NAN}},
+        {TPT_IR_LOG1P, {log1p(0.5), log1p(-0.75)}},
+        {TPT_IR_LOGISTIC, {1 / (1 + exp(-0.5)), 1 / (1 + exp(0.75))}},
+        {TPT_IR_NEG, {-0.5, 0.75}},
+        {TPT_IR_REAL, {0.5, -0.75}},
+        {TPT_IR_ROUND, {1, -1}},
+        {TPT_IR_ROUND_EVEN, {0, -1}},
+        {TPT_IR_RSQRT, {1 / sqrt(0.5), NAN}},
+        {TPT_IR_SIGN, {1, -1}},
+        {TPT_IR_SIN, {sin(0.5), sin(-0.75)}},
+        {TPT_IR_SQRT, {sqrt(0.5), NAN}},
+        {TPT_IR_TAN, {tan(0.5), tan(-0.75)}},
         {TPT_IR_TANH, {tanh(0.5), tanh(-0.75)}},
     };
     const struct {
         tpt_dtype_t dtype;
         double tolerance;
-    } dtypes[] = {{TPT_F16, 2e-3}, {TPT_BF16, 1e-2}, {TPT_F32, 1e-6}, {TPT_F64, 1e-13}, {TPT_F8E5M2, 0.15}, {TPT_F8E4M3FN, 0.07}};
+    } dtypes[] = {{TPT_F16, 2e-3},  {TPT_BF16, 1e-2},   {TPT_F32, 1e-6},
+                  {TPT_F64, 1e-13}, {TPT_F8E5M2, 0.15}, {TPT_F8E4M3FN, 0.07}};
     for (size_t k = 0; k < sizeof dtypes / sizeof dtypes[0]; k++) {
         tpt_val_t x = arg(r, shape(dtypes[k].dtype, 1, 2), V(0.5, -0.75));
         for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -135,7 +154,8 @@ PLUGIN_TEST(unary_integers) {
         EXPECT(tpt_ir_neg(ir, x), is_signed ? -5 : top - 5, is_signed ? 5 : 0);
         EXPECT(tpt_ir_not(ir, x), is_signed ? -6 : top - 6, is_signed ? 4 : top - 1);
         EXPECT(tpt_ir_unary(ir, TPT_IR_POPCNT, x), 2, is_signed ? 8 * (double)tpt_dtype_size(d) - 1 : 0);
-        EXPECT(tpt_ir_unary(ir, TPT_IR_CLZ, x), 8 * (double)tpt_dtype_size(d) - 3, is_signed ? 0 : 8 * (double)tpt_dtype_size(d));
+        EXPECT(tpt_ir_unary(ir, TPT_IR_CLZ, x), 8 * (double)tpt_dtype_size(d) - 3,
+               is_signed ? 0 : 8 * (double)tpt_dtype_size(d));
     }
     EXPECT(tpt_ir_not(ir, tpt_ir_const_ints(ir, TPT_BOOL, 2, DIMS(0, 1))), 1, 0);
 }
@@ -222,9 +242,12 @@ PLUGIN_TEST(conversions) {
             tpt_dtype_t to = all_dtypes[k];
             tpt_val_t y = tpt_ir_convert(ir, x, to);
             assert_int_equal(tpt_ir_dtype(ir, y), to);
-            if (tpt_dtype_is_complex(to)) EXPECT(y, v, complex_from ? 1 : 0, 0, 0);
-            else if (to == TPT_BOOL) EXPECT(y, 1, 0);
-            else EXPECT(y, v, 0);
+            if (tpt_dtype_is_complex(to))
+                EXPECT(y, v, complex_from ? 1 : 0, 0, 0);
+            else if (to == TPT_BOOL)
+                EXPECT(y, 1, 0);
+            else
+                EXPECT(y, v, 0);
         }
     }
     tpt_val_t f = arg(r, shape(TPT_F32, 1, 7), V(-1.7, 1.7, 0.3, NAN, 1e20, -1e20, -0.0));
@@ -267,15 +290,18 @@ PLUGIN_TEST(shapes) {
     EXPECT(tpt_ir_slice(ir, x, DIMS(0, 0), DIMS(2, 3), DIMS(1, 2)), 1, 3, 4, 6);
     EXPECT_EMPTY(tpt_ir_slice(ir, x, DIMS(1, 0), DIMS(1, 3), NULL));
     EXPECT(tpt_ir_dynamic_slice(ir, x, (tpt_val_t[]){zero, one}, DIMS(2, 2)), 2, 3, 5, 6);
-    EXPECT(tpt_ir_dynamic_update_slice(ir, x, tpt_ir_full_f(ir, shape(TPT_F32, 2, 1, 2), 9), (tpt_val_t[]){one, one}), 1, 2, 3, 4, 9, 9);
-    EXPECT(tpt_ir_pad(ir, x, tpt_ir_const_f(ir, TPT_F32, 0), DIMS(0, 1), DIMS(0, -1), DIMS(0, 1)), 0, 1, 0, 2, 0, 0, 4, 0, 5, 0);
+    EXPECT(tpt_ir_dynamic_update_slice(ir, x, tpt_ir_full_f(ir, shape(TPT_F32, 2, 1, 2), 9), (tpt_val_t[]){one, one}), 1, 2, 3,
+           4, 9, 9);
+    EXPECT(tpt_ir_pad(ir, x, tpt_ir_const_f(ir, TPT_F32, 0), DIMS(0, 1), DIMS(0, -1), DIMS(0, 1)), 0, 1, 0, 2, 0, 0, 4, 0, 5,
+           0);
     EXPECT(tpt_ir_concat(ir, 3, (tpt_val_t[]){x, x, x}, 1), 1, 2, 3, 1, 2, 3, 1, 2, 3, 4, 5, 6, 4, 5, 6, 4, 5, 6);
     EXPECT(tpt_ir_concat(ir, 2, (tpt_val_t[]){x, tpt_ir_full_f(ir, shape(TPT_F32, 2, 0, 3), 9)}, 0), 1, 2, 3, 4, 5, 6);
     EXPECT(tpt_ir_reverse(ir, x, 2, DIMS(0, 1)), 6, 5, 4, 3, 2, 1);
     EXPECT(tpt_ir_squeeze(ir, tpt_ir_unsqueeze(ir, x, -1), 2), 1, 2, 3, 4, 5, 6);
     EXPECT(tpt_ir_flatten(ir, x), 1, 2, 3, 4, 5, 6);
     EXPECT(tpt_ir_add(ir, x, tpt_ir_const_floats(ir, TPT_F32, 3, V(10, 20, 30))), 11, 22, 33, 14, 25, 36);
-    EXPECT(tpt_ir_select(ir, tpt_ir_const_ints(ir, TPT_BOOL, 3, DIMS(1, 0, 1)), x, tpt_ir_const_f(ir, TPT_F32, 0)), 1, 0, 3, 4, 0, 6);
+    EXPECT(tpt_ir_select(ir, tpt_ir_const_ints(ir, TPT_BOOL, 3, DIMS(1, 0, 1)), x, tpt_ir_const_f(ir, TPT_F32, 0)), 1, 0, 3, 4,
+           0, 6);
     EXPECT_EMPTY(tpt_ir_add(ir, tpt_ir_slice_dim(ir, x, 0, 0, 0), tpt_ir_slice_dim(ir, x, 0, 0, 1)));
 }
 

@@ -1,9 +1,11 @@
-/* test_ir_plugin_ops.c - reductions, indexing, linear algebra and control flow: accepted by real plugins, with the right numbers. */
+/* test_ir_plugin_ops.c - reductions, indexing, linear algebra and control flow: accepted by real plugins, with the right
+ * numbers. */
 #include "test_ir_run.h"
 
 PLUGIN_TEST(reductions) {
     tpt_ir_t *ir = r->ir;
-    const tpt_dtype_t dtypes[] = {TPT_U8, TPT_I8, TPT_I16, TPT_I32, TPT_I64, TPT_U16, TPT_U32, TPT_U64, TPT_F16, TPT_BF16, TPT_F32, TPT_F64};
+    const tpt_dtype_t dtypes[] = {TPT_U8,  TPT_I8,  TPT_I16, TPT_I32,  TPT_I64, TPT_U16,
+                                  TPT_U32, TPT_U64, TPT_F16, TPT_BF16, TPT_F32, TPT_F64};
     for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
         tpt_val_t x = arg(r, shape(dtypes[i], 2, 2, 3), V(1, 2, 3, 4, 5, 6));
         EXPECT(tpt_ir_reduce(ir, TPT_IR_RED_ADD, x, 1, DIMS(1)), 6, 15);
@@ -90,16 +92,29 @@ PLUGIN_TEST(gathers) {
     tpt_ir_t *ir = r->ir;
     tpt_val_t x = arg(r, shape(TPT_F32, 2, 3, 2), V(1, 2, 3, 4, 5, 6));
     tpt_val_t rows = arg(r, shape(TPT_I64, 1, 2), V(2, 0));
-    tpt_ir_gather_t g = {.n_offset = 1, .n_collapsed = 1, .n_start = 1, .offset_dims = {1}, .index_vector_dim = 1, .slice_sizes = {1, 2}};
+    tpt_ir_gather_t g = {
+        .n_offset = 1, .n_collapsed = 1, .n_start = 1, .offset_dims = {1}, .index_vector_dim = 1, .slice_sizes = {1, 2}};
     EXPECT(tpt_ir_gather(ir, x, rows, &g), 5, 6, 1, 2);
     tpt_val_t places = arg(r, shape(TPT_I32, 2, 2, 2), V(2, 1, 0, 1));
-    g = (tpt_ir_gather_t){.n_collapsed = 2, .n_start = 2, .collapsed_slice_dims = {0, 1}, .start_index_map = {0, 1},
-                          .index_vector_dim = 1, .slice_sizes = {1, 1}, .indices_are_sorted = false};
+    g = (tpt_ir_gather_t){.n_collapsed = 2,
+                          .n_start = 2,
+                          .collapsed_slice_dims = {0, 1},
+                          .start_index_map = {0, 1},
+                          .index_vector_dim = 1,
+                          .slice_sizes = {1, 1},
+                          .indices_are_sorted = false};
     EXPECT(tpt_ir_gather(ir, x, places, &g), 6, 2);
     /* take_along_dim: dim 0 is a batching dim. */
     tpt_val_t along = arg(r, shape(TPT_I32, 3, 3, 2, 1), V(1, 0, 0, 0, 1, 1));
-    g = (tpt_ir_gather_t){.n_collapsed = 1, .n_batch = 1, .n_start = 1, .collapsed_slice_dims = {1}, .operand_batching_dims = {0},
-                          .start_indices_batching_dims = {0}, .start_index_map = {1}, .index_vector_dim = 2, .slice_sizes = {1, 1}};
+    g = (tpt_ir_gather_t){.n_collapsed = 1,
+                          .n_batch = 1,
+                          .n_start = 1,
+                          .collapsed_slice_dims = {1},
+                          .operand_batching_dims = {0},
+                          .start_indices_batching_dims = {0},
+                          .start_index_map = {1},
+                          .index_vector_dim = 2,
+                          .slice_sizes = {1, 1}};
     EXPECT(tpt_ir_gather(ir, x, along, &g), 2, 1, 3, 3, 6, 6);
 }
 
@@ -116,8 +131,14 @@ PLUGIN_TEST(scatters) {
     s.unique_indices = true;
     EXPECT(tpt_ir_scatter(ir, TPT_IR_SCATTER_SET, x, rows, u, &s), 30, 40, 3, 4, 10, 20);
     tpt_val_t along = arg(r, shape(TPT_I32, 3, 3, 1, 1), V(1, 0, 1)), v = arg(r, shape(TPT_F32, 2, 3, 1), V(7, 8, 9));
-    s = (tpt_ir_scatter_t){.n_inserted = 1, .n_batch = 1, .n_scatter = 1, .inserted_window_dims = {1}, .input_batching_dims = {0},
-                           .scatter_indices_batching_dims = {0}, .scatter_dims_to_operand_dims = {1}, .index_vector_dim = 2};
+    s = (tpt_ir_scatter_t){.n_inserted = 1,
+                           .n_batch = 1,
+                           .n_scatter = 1,
+                           .inserted_window_dims = {1},
+                           .input_batching_dims = {0},
+                           .scatter_indices_batching_dims = {0},
+                           .scatter_dims_to_operand_dims = {1},
+                           .index_vector_dim = 2};
     EXPECT(tpt_ir_scatter(ir, TPT_IR_SCATTER_SET, x, along, v, &s), 1, 7, 8, 4, 5, 9);
     tpt_val_t p = arg(r, shape(TPT_BOOL, 2, 3, 1), V(0, 0, 0)), one = tpt_ir_full_i(ir, shape(TPT_BOOL, 2, 1, 1), 1);
     s = (tpt_ir_scatter_t){.n_window = 1, .n_inserted = 1, .n_scatter = 1, .update_window_dims = {1}, .index_vector_dim = 1};
@@ -126,7 +147,8 @@ PLUGIN_TEST(scatters) {
 
 PLUGIN_TEST(dots) {
     tpt_ir_t *ir = r->ir;
-    const tpt_dtype_t dtypes[] = {TPT_I8, TPT_U8, TPT_I16, TPT_I32, TPT_I64, TPT_F16, TPT_BF16, TPT_F32, TPT_F64, TPT_F8E4M3FN, TPT_F8E5M2};
+    const tpt_dtype_t dtypes[] = {TPT_I8,   TPT_U8,  TPT_I16, TPT_I32,      TPT_I64,   TPT_F16,
+                                  TPT_BF16, TPT_F32, TPT_F64, TPT_F8E4M3FN, TPT_F8E5M2};
     for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
         tpt_val_t x = arg(r, shape(dtypes[i], 2, 2, 2), V(1, 2, 3, 1)), y = arg(r, shape(dtypes[i], 2, 2, 2), V(1, 0, 2, 4));
         EXPECT(tpt_ir_matmul(ir, x, y), 5, 8, 5, 4);
@@ -143,7 +165,8 @@ PLUGIN_TEST(dots) {
         tpt_ir_set_precision(ir, (tpt_precision_t)p);
         EXPECT(tpt_ir_matmul(ir, b, k), 3, 14);
     }
-    EXPECT(tpt_ir_matmul(ir, tpt_ir_full_f(ir, shape(TPT_F32, 2, 1, 0), 1), tpt_ir_full_f(ir, shape(TPT_F32, 2, 0, 2), 1)), 0, 0);
+    EXPECT(tpt_ir_matmul(ir, tpt_ir_full_f(ir, shape(TPT_F32, 2, 1, 0), 1), tpt_ir_full_f(ir, shape(TPT_F32, 2, 0, 2), 1)), 0,
+           0);
     tpt_ir_dot_t outer = {0};
     EXPECT(tpt_ir_dot(ir, tpt_ir_flatten(ir, b), tpt_ir_const_floats(ir, TPT_F32, 2, V(1, 2)), &outer), 1, 2, 2, 4, 3, 6, 4, 8);
 }
@@ -153,12 +176,14 @@ PLUGIN_TEST(convolutions) {
     const tpt_dtype_t dtypes[] = {TPT_F16, TPT_BF16, TPT_F32, TPT_F64, TPT_I8, TPT_I32, TPT_I64, TPT_C64, TPT_C128};
     for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
         tpt_val_t x = tpt_ir_convert(ir, arg(r, shape(TPT_F32, 3, 1, 1, 4), V(1, 2, 3, 4)), dtypes[i]);
-        tpt_val_t k = tpt_ir_convert(ir, tpt_ir_reshape(ir, tpt_ir_const_floats(ir, TPT_F32, 2, V(1, 2)), 3, DIMS(1, 1, 2)), dtypes[i]);
+        tpt_val_t k =
+            tpt_ir_convert(ir, tpt_ir_reshape(ir, tpt_ir_const_floats(ir, TPT_F32, 2, V(1, 2)), 3, DIMS(1, 1, 2)), dtypes[i]);
         tpt_ir_conv_t c = tpt_ir_conv_nchw(1);
         tpt_val_t y = tpt_ir_convolution(ir, x, k, &c);
         EXPECT(tpt_ir_convert(ir, y, TPT_F64), 5, 8, 11);
     }
-    tpt_val_t x = arg(r, shape(TPT_F32, 4, 1, 2, 2, 2), V(1, 2, 3, 4, 5, 6, 7, 8)), k = arg(r, shape(TPT_F32, 4, 2, 1, 1, 1), V(10, 100));
+    tpt_val_t x = arg(r, shape(TPT_F32, 4, 1, 2, 2, 2), V(1, 2, 3, 4, 5, 6, 7, 8)),
+              k = arg(r, shape(TPT_F32, 4, 2, 1, 1, 1), V(10, 100));
     tpt_ir_conv_t c = tpt_ir_conv_nchw(2);
     c.feature_groups = 2;
     EXPECT(tpt_ir_convolution(ir, x, k, &c), 10, 20, 30, 40, 500, 600, 700, 800);
@@ -182,7 +207,9 @@ PLUGIN_TEST(convolutions) {
     l.k_spatial[0] = 0, l.k_spatial[1] = 1, l.k_in_feature = 2, l.k_out_feature = 3;
     l.rhs_dilation[1] = 2;
     tpt_val_t image = arg(r, shape(TPT_F32, 4, 1, 1, 3, 1), V(1, 2, 3));
-    EXPECT(tpt_ir_convolution(ir, image, tpt_ir_reshape(ir, tpt_ir_const_floats(ir, TPT_F32, 2, V(1, 10)), 4, DIMS(1, 2, 1, 1)), &l), 31);
+    EXPECT(tpt_ir_convolution(ir, image, tpt_ir_reshape(ir, tpt_ir_const_floats(ir, TPT_F32, 2, V(1, 10)), 4, DIMS(1, 2, 1, 1)),
+                              &l),
+           31);
     tpt_ir_conv_t v = tpt_ir_conv_nchw(3);
     tpt_val_t cube = tpt_ir_full_f(ir, shape(TPT_F32, 5, 1, 1, 2, 2, 2), 1);
     EXPECT(tpt_ir_convolution(ir, cube, cube, &v), 8);
@@ -206,7 +233,8 @@ PLUGIN_TEST(factorisations) {
         EXPECT_NEAR(tpt_ir_triangular_solve(ir, l, b, true, true, false, 2), tol, -0.25, 2.5);
         EXPECT_NEAR(tpt_ir_triangular_solve(ir, l, b, true, true, true, 0), tol, 2, 3);
         EXPECT_NEAR(tpt_ir_triangular_solve(ir, a, b, true, false, false, 0), tol, 0, 1);
-        EXPECT_NEAR(tpt_ir_triangular_solve(ir, l, tpt_ir_transpose(ir, b, DIMS(1, 0)), false, true, false, 0), tol, -0.25, 2.5);
+        EXPECT_NEAR(tpt_ir_triangular_solve(ir, l, tpt_ir_transpose(ir, b, DIMS(1, 0)), false, true, false, 0), tol, -0.25,
+                    2.5);
     }
     for (int wide = 0; wide < 2; wide++) {
         tpt_val_t a = arg(r, shape(wide ? TPT_C128 : TPT_C64, 3, 1, 2, 2), V(4, 0, 0, -2, 0, 2, 5, 0));
@@ -223,7 +251,8 @@ PLUGIN_TEST(fourier) {
         EXPECT_NEAR(half, tol, 10, 0, -2, 2, -2, 0);
         EXPECT_NEAR(tpt_ir_fft(ir, half, TPT_IR_IRFFT, 1, DIMS(4)), tol, 1, 2, 3, 4);
         EXPECT_NEAR(tpt_ir_fft(ir, z, TPT_IR_FFT, 1, DIMS(4)), tol, 10, 0, -2, 2, -2, 0, -2, -2);
-        EXPECT_NEAR(tpt_ir_fft(ir, tpt_ir_fft(ir, z, TPT_IR_FFT, 1, DIMS(4)), TPT_IR_IFFT, 1, DIMS(4)), tol, 1, 0, 2, 0, 3, 0, 4, 0);
+        EXPECT_NEAR(tpt_ir_fft(ir, tpt_ir_fft(ir, z, TPT_IR_FFT, 1, DIMS(4)), TPT_IR_IFFT, 1, DIMS(4)), tol, 1, 0, 2, 0, 3, 0,
+                    4, 0);
         tpt_val_t square = tpt_ir_reshape(ir, z, 2, DIMS(2, 2));
         EXPECT_NEAR(tpt_ir_fft(ir, square, TPT_IR_FFT, 2, DIMS(2, 2)), tol, 10, 0, -2, 0, -4, 0, 0, 0);
     }
@@ -246,7 +275,8 @@ PLUGIN_TEST(sorting) {
 /* Both regions use values from outside: an argument and a constant. */
 PLUGIN_TEST(loops_and_conditions) {
     tpt_ir_t *ir = r->ir;
-    tpt_val_t n = arg(r, shape(TPT_I32, 0), V(5)), step = arg(r, shape(TPT_F32, 1, 2), V(1, 2)), two = tpt_ir_const_i(ir, TPT_I32, 2);
+    tpt_val_t n = arg(r, shape(TPT_I32, 0), V(5)), step = arg(r, shape(TPT_F32, 1, 2), V(1, 2)),
+              two = tpt_ir_const_i(ir, TPT_I32, 2);
     tpt_val_t inits[2] = {tpt_ir_const_i(ir, TPT_I32, 0), tpt_ir_full_f(ir, shape(TPT_F32, 1, 2), 0)}, out[2];
     tpt_ir_region_begin(ir);
     tpt_val_t i = tpt_ir_region_arg(ir, shape(TPT_I32, 0));
@@ -269,8 +299,10 @@ PLUGIN_TEST(loops_and_conditions) {
         tpt_region_t otherwise = tpt_ir_region_end(ir, 1, &step);
         tpt_val_t chosen;
         tpt_ir_if(ir, tpt_ir_compare(ir, TPT_IR_EQ, n, tpt_ir_const_i(ir, TPT_I32, 5 + k)), then, otherwise, 1, &chosen);
-        if (k == 0) EXPECT(chosen, 10, 20);
-        else EXPECT(chosen, 1, 2);
+        if (k == 0)
+            EXPECT(chosen, 10, 20);
+        else
+            EXPECT(chosen, 1, 2);
     }
 }
 
@@ -290,7 +322,8 @@ PLUGIN_TEST(random_bits) {
 
 PLUGIN_TEST(odd_ones) {
     tpt_ir_t *ir = r->ir;
-    tpt_val_t x = arg(r, shape(TPT_F32, 2, 2, 4), V(1, 2, NAN, NAN, 3, 4, NAN, NAN)), n = arg(r, shape(TPT_I32, 0), V(2)), out[2];
+    tpt_val_t x = arg(r, shape(TPT_F32, 2, 2, 4), V(1, 2, NAN, NAN, 3, 4, NAN, NAN)), n = arg(r, shape(TPT_I32, 0), V(2)),
+              out[2];
     tpt_val_t part = tpt_ir_set_dimension_size(ir, x, n, -1);
     EXPECT(tpt_ir_reduce(ir, TPT_IR_RED_ADD, part, 1, DIMS(1)), 3, 7);
     tpt_val_t column = arg(r, shape(TPT_F32, 2, 4, 1), V(1, 10, NAN, NAN));
@@ -327,7 +360,8 @@ PLUGIN_TEST(empties) {
     tpt_val_t less = tpt_ir_compare(ir, TPT_IR_LT, a, b);
     tpt_ir_sort(ir, 1, &x, 0, true, tpt_ir_region_end(ir, 1, &less), out);
     EXPECT_EMPTY(out[0]);
-    tpt_ir_gather_t g = {.n_offset = 1, .n_collapsed = 1, .n_start = 1, .offset_dims = {1}, .index_vector_dim = 1, .slice_sizes = {1, 3}};
+    tpt_ir_gather_t g = {
+        .n_offset = 1, .n_collapsed = 1, .n_start = 1, .offset_dims = {1}, .index_vector_dim = 1, .slice_sizes = {1, 3}};
     tpt_val_t full = tpt_ir_full_f(ir, shape(TPT_F32, 2, 2, 3), 1), no_rows = arg(r, shape(TPT_I32, 1, 0), NULL);
     EXPECT_EMPTY(tpt_ir_gather(ir, full, no_rows, &g));
     tpt_ir_scatter_t s = {.n_window = 1, .n_inserted = 1, .n_scatter = 1, .update_window_dims = {1}, .index_vector_dim = 1};
@@ -348,13 +382,20 @@ PLUGIN_TEST(empties) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reductions),    cmocka_unit_test(test_reduce_n),
-        cmocka_unit_test(test_windows),       cmocka_unit_test(test_gathers),
-        cmocka_unit_test(test_scatters),      cmocka_unit_test(test_dots),
-        cmocka_unit_test(test_convolutions),  cmocka_unit_test(test_factorisations),
-        cmocka_unit_test(test_fourier),       cmocka_unit_test(test_sorting),
-        cmocka_unit_test(test_random_bits),   cmocka_unit_test(test_odd_ones),
-        cmocka_unit_test(test_loops_and_conditions), cmocka_unit_test(test_empties),
+        cmocka_unit_test(test_reductions),
+        cmocka_unit_test(test_reduce_n),
+        cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_gathers),
+        cmocka_unit_test(test_scatters),
+        cmocka_unit_test(test_dots),
+        cmocka_unit_test(test_convolutions),
+        cmocka_unit_test(test_factorisations),
+        cmocka_unit_test(test_fourier),
+        cmocka_unit_test(test_sorting),
+        cmocka_unit_test(test_random_bits),
+        cmocka_unit_test(test_odd_ones),
+        cmocka_unit_test(test_loops_and_conditions),
+        cmocka_unit_test(test_empties),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* test_ir_run.h - runs programs of src/ir on real plugins: TPT_TEST_PLUGINS names them, colon separated; without it tests skip. */
+/* test_ir_run.h - runs programs of src/ir on real plugins, which TPT_TEST_PLUGINS names (colon separated); else tests skip. */
 #ifndef TEST_IR_RUN_H
 #define TEST_IR_RUN_H
 

@@ -41,8 +41,10 @@ static void test_aliases_and_broadcasting(void **state) {
     tpt_ir_arg_alias(ir, 0, 0);
     assert_text(ir, "mul.Tensor 3",
                 "module @mul.Tensor_3 {\n"
-                "  func.func public @main(%arg0: tensor<3xf32> {tf.aliasing_output = 0 : i32}, %arg1: tensor<f32>) -> (tensor<3xf32>) {\n"
-                "    %0 = \"stablehlo.broadcast_in_dim\"(%arg1) <{broadcast_dimensions = array<i64>}> : (tensor<f32>) -> (tensor<3xf32>)\n"
+                "  func.func public @main(%arg0: tensor<3xf32> {tf.aliasing_output = 0 : i32}, %arg1: tensor<f32>) -> "
+                "(tensor<3xf32>) {\n"
+                "    %0 = \"stablehlo.broadcast_in_dim\"(%arg1) <{broadcast_dimensions = array<i64>}> : (tensor<f32>) -> "
+                "(tensor<3xf32>)\n"
                 "    %1 = \"stablehlo.multiply\"(%arg0, %0) : (tensor<3xf32>, tensor<3xf32>) -> (tensor<3xf32>)\n"
                 "    func.return %1 : tensor<3xf32>\n"
                 "  }\n"
@@ -76,16 +78,17 @@ static void test_two_results_and_effects(void **state) {
     tpt_ir_call_attr_t call = {.target = "tell", .backend_config = "a\"b", .has_side_effect = true, .api_version = 2};
     tpt_ir_custom_call(ir, &call, 1, &bits, 0, NULL, NULL);
     tpt_ir_result(ir, next);
-    assert_text(ir, NULL,
-                "module @main {\n"
-                "  func.func public @main(%arg0: tensor<2xui64>) -> (tensor<2xui64>) {\n"
-                "    %0:2 = \"stablehlo.rng_bit_generator\"(%arg0) <{rng_algorithm = #stablehlo<rng_algorithm PHILOX>}> : "
-                "(tensor<2xui64>) -> (tensor<2xui64>, tensor<2xui32>)\n"
-                "    \"stablehlo.custom_call\"(%0#1) <{call_target_name = \"tell\", has_side_effect = true, api_version = 2 : i32, "
-                "backend_config = \"a\\22b\"}> : (tensor<2xui32>) -> ()\n"
-                "    func.return %0#0 : tensor<2xui64>\n"
-                "  }\n"
-                "}\n");
+    assert_text(
+        ir, NULL,
+        "module @main {\n"
+        "  func.func public @main(%arg0: tensor<2xui64>) -> (tensor<2xui64>) {\n"
+        "    %0:2 = \"stablehlo.rng_bit_generator\"(%arg0) <{rng_algorithm = #stablehlo<rng_algorithm PHILOX>}> : "
+        "(tensor<2xui64>) -> (tensor<2xui64>, tensor<2xui32>)\n"
+        "    \"stablehlo.custom_call\"(%0#1) <{call_target_name = \"tell\", has_side_effect = true, api_version = 2 : i32, "
+        "backend_config = \"a\\22b\"}> : (tensor<2xui32>) -> ()\n"
+        "    func.return %0#0 : tensor<2xui64>\n"
+        "  }\n"
+        "}\n");
 }
 
 /* One constant's text. */
@@ -222,10 +225,14 @@ static void test_text_that_does_not_fit(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_aliases_and_broadcasting), cmocka_unit_test(test_region_text),
-        cmocka_unit_test(test_two_results_and_effects),  cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_float_bits),               cmocka_unit_test(test_nothing_is_made_of_no_ops),
-        cmocka_unit_test(test_the_first_error_sticks),   cmocka_unit_test(test_text_that_does_not_fit),
+        cmocka_unit_test(test_aliases_and_broadcasting),
+        cmocka_unit_test(test_region_text),
+        cmocka_unit_test(test_two_results_and_effects),
+        cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_float_bits),
+        cmocka_unit_test(test_nothing_is_made_of_no_ops),
+        cmocka_unit_test(test_the_first_error_sticks),
+        cmocka_unit_test(test_text_that_does_not_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

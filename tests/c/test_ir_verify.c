@@ -26,10 +26,10 @@ static void refused(tpt_ir_t *ir, const char *part, int line) {
     if (strstr(tpt_status_message(status), part) == NULL) fail_msg("line %d: %s", line, tpt_status_message(status));
     tpt_status_free(status);
 }
-#define REFUSED(expr, part)               \
-    do {                                  \
-        (void)(expr);                     \
-        refused(ir, (part), __LINE__);    \
+#define REFUSED(expr, part)            \
+    do {                               \
+        (void)(expr);                  \
+        refused(ir, (part), __LINE__); \
     } while (0)
 #define D(...) ((const int64_t[]){__VA_ARGS__})
 
@@ -66,7 +66,8 @@ static void test_elementwise_is_checked(void **state) {
 static void test_shapes_are_checked(void **state) {
     (void)state;
     tpt_ir_t *ir = fresh();
-    tpt_val_t x = tpt_ir_arg(ir, type2(TPT_F32, 2, 3)), f = tpt_ir_arg(ir, scalar(TPT_F32)), n = tpt_ir_arg(ir, scalar(TPT_I64));
+    tpt_val_t x = tpt_ir_arg(ir, type2(TPT_F32, 2, 3)), f = tpt_ir_arg(ir, scalar(TPT_F32)),
+              n = tpt_ir_arg(ir, scalar(TPT_I64));
     tpt_val_t m = tpt_ir_arg(ir, scalar(TPT_I32));
     int64_t many[TPT_MAX_RANK + 1] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
     tpt_val_t high = tpt_ir_arg(ir, tpt_type_make(TPT_F32, TPT_MAX_RANK, many));
@@ -116,7 +117,8 @@ static void test_the_rest_is_checked(void **state) {
     w = tpt_ir_window_ones(2);
     w.size[1] = 2;
     REFUSED(tpt_ir_select_and_scatter_add(ir, x, x, TPT_IR_GE, &w), "a source of float32[2, 3], not float32[2, 2]");
-    tpt_ir_gather_t g = {.n_offset = 1, .n_collapsed = 1, .n_start = 1, .offset_dims = {1}, .index_vector_dim = 1, .slice_sizes = {1, 3}};
+    tpt_ir_gather_t g = {
+        .n_offset = 1, .n_collapsed = 1, .n_start = 1, .offset_dims = {1}, .index_vector_dim = 1, .slice_sizes = {1, 3}};
     assert_int_not_equal(tpt_ir_gather(ir, x, i, &g), TPT_VAL_NONE);
     REFUSED(tpt_ir_gather(ir, x, x, &g), "must be integers");
     g.slice_sizes[1] = 4;
@@ -141,7 +143,8 @@ static void test_the_rest_is_checked(void **state) {
     REFUSED(tpt_ir_dot(ir, x, x, &d), "both batch and contracting");
     tpt_ir_conv_t c = tpt_ir_conv_nchw(1);
     REFUSED(tpt_ir_convolution(ir, x, x, &c), "with a kernel of");
-    tpt_val_t image = tpt_ir_full_f(ir, tpt_type_make(TPT_F32, 3, D(1, 4, 5)), 0), k = tpt_ir_full_f(ir, tpt_type_make(TPT_F32, 3, D(3, 2, 2)), 0);
+    tpt_val_t image = tpt_ir_full_f(ir, tpt_type_make(TPT_F32, 3, D(1, 4, 5)), 0),
+              k = tpt_ir_full_f(ir, tpt_type_make(TPT_F32, 3, D(3, 2, 2)), 0);
     REFUSED(tpt_ir_convolution(ir, image, k, &c), "input features");
     c.feature_groups = 2;
     REFUSED(tpt_ir_convolution(ir, image, k, &c), "do not divide");
@@ -260,11 +263,11 @@ static void spoilt(tpt_ir_t *ir, const char *part, int line) {
     tpt_status_free(status);
     tpt_ir_free(ir);
 }
-#define SPOILT(spoil, part)               \
-    do {                                  \
-        tpt_ir_t *ir = built();           \
-        spoil;                            \
-        spoilt(ir, (part), __LINE__);     \
+#define SPOILT(spoil, part)           \
+    do {                              \
+        tpt_ir_t *ir = built();       \
+        spoil;                        \
+        spoilt(ir, (part), __LINE__); \
     } while (0)
 
 static void test_the_verifier_finds_what_is_spoilt(void **state) {
@@ -320,8 +323,8 @@ static void test_every_allocation_may_fail(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_elementwise_is_checked), cmocka_unit_test(test_shapes_are_checked),
-        cmocka_unit_test(test_the_rest_is_checked),    cmocka_unit_test(test_regions_are_checked),
+        cmocka_unit_test(test_elementwise_is_checked),    cmocka_unit_test(test_shapes_are_checked),
+        cmocka_unit_test(test_the_rest_is_checked),       cmocka_unit_test(test_regions_are_checked),
         cmocka_unit_test(test_every_allocation_may_fail), cmocka_unit_test(test_the_verifier_finds_what_is_spoilt),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
