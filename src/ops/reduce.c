@@ -230,6 +230,11 @@ void tpt_reduce_extreme(tpt_ir_t *ir, tpt_val_t x, int dim, bool largest, tpt_va
 /* amax, amin, max, min without indices; data: the reducer. */
 void tpt_ops_amax(tpt_lower_t *L) {
     tpt_reduce_t r = tpt_reduce_begin(L, "self");
+    if (r.count == 0 && !tpt_lower_has(L, "dim")) {
+        (void)tpt_lower_fail(L, TPT_INVALID_ARGUMENT, "%s(): Expected reduction dim to be specified for input.numel() == 0. Specify the "
+                             "reduction dim with the 'dim' argument.", L->row->name);
+        return;
+    }
     tpt_lower_result(L, tpt_reduce_finish(&r, tpt_reduce_run(&r, (tpt_ir_reducer_t)L->row->data, r.x)));
 }
 
