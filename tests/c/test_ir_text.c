@@ -210,6 +210,29 @@ static void test_the_first_error_sticks(void **state) {
     tpt_ir_free(ir);
 }
 
+static void test_arguments_of_late_length(void **state) {
+    (void)state;
+    tpt_ir_t *ir = fresh();
+    tpt_val_t pack = tpt_ir_arg(ir, vector(TPT_F32, 1000));
+    tpt_ir_result(ir, tpt_ir_slice_dim(ir, pack, 0, 1, 2));
+    assert_int_equal(tpt_ir_largest(ir), 1000);
+    tpt_ir_arg_retype(ir, 0, vector(TPT_F32, 1));
+    tpt_status_t *status = tpt_ir_verify(ir); /* now the slice is out of range */
+    assert_int_equal(tpt_status_code(status), TPT_INVALID_ARGUMENT);
+    tpt_status_free(status);
+    tpt_ir_arg_retype(ir, 0, vector(TPT_F32, 2));
+    assert_int_equal(tpt_ir_largest(ir), 2);
+    assert_text(ir, "late",
+                "module @late {\n"
+                "  func.func public @main(%arg0: tensor<2xf32>) -> (tensor<1xf32>) {\n"
+                "    %0 = \"stablehlo.slice\"(%arg0) <{start_indices = array<i64: 1>, limit_indices = array<i64: 2>, strides = "
+                "array<i64: 1>}> "
+                ": (tensor<2xf32>) -> (tensor<1xf32>)\n"
+                "    func.return %0 : tensor<1xf32>\n"
+                "  }\n"
+                "}\n");
+}
+
 static void test_text_that_does_not_fit(void **state) {
     (void)state;
     tpt_ir_t *ir = fresh();
@@ -233,6 +256,7 @@ int main(void) {
         cmocka_unit_test(test_nothing_is_made_of_no_ops),
         cmocka_unit_test(test_the_first_error_sticks),
         cmocka_unit_test(test_text_that_does_not_fit),
+        cmocka_unit_test(test_arguments_of_late_length),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
