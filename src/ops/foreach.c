@@ -92,11 +92,6 @@ static bool view_arg(item_t *item, const char *name, int source) {
         view.u.number = arg->u.numbers[i];
     } else if (arg->kind == TPT_ARG_TENSOR) {
         item->value[k] = L->values[source][0];
-        if (arg->u.tensor.rank == 1 && strcmp(L->names[source], "scalars") == 0) { /* one number an item */
-            tpt_val_t one = tpt_ir_slice_dim(L->ir, item->value[k], 0, i, i + 1);
-            item->value[k] = tpt_ir_reshape(L->ir, one, 0, NULL);
-            view.u.tensor.rank = 0;
-        }
     }
     item->names[k] = name;
     item->args[k] = view;
@@ -126,7 +121,13 @@ static void lower_item(tpt_lower_t *L, const tpt_row_t *row, const foreach_base_
     item_t item = {.list = L, .index = i};
     for (int k = 0; k < FOREACH_MAX_ARGS && base->args[k].name != NULL; k++) {
         const int source = find_source(L, base->args[k].from);
-        if (source < 0) continue;
+        if (source < 0) { /* a factor that this overload lacks */
+            item.names[item.nargs] = base->args[k].name;
+            item.args[item.nargs] = (tpt_arg_t){.kind = TPT_ARG_INT, .u.i = 1};
+            item.values[item.nargs] = &item.value[item.nargs];
+            item.nargs++;
+            continue;
+        }
         if (!view_arg(&item, base->args[k].name, source)) {
             tpt_lower_fail(L, TPT_INVALID_ARGUMENT, "Tensor lists must have the same number of tensors");
             return;

@@ -58,6 +58,7 @@ void tpt_ops_lstm_cell_backward(tpt_lower_t *L) {
     for (int i = 0; i < 4; i++) act[i] = block(b, work, i, 4);
     tpt_val_t tanh_c = tpt_ir_unary(b, TPT_IR_TANH, tpt_nn_tensor(L, "cy", dtype));
     tpt_val_t gh = tpt_nn_optional(L, "grad_hy", dtype), gc = tpt_nn_optional(L, "grad_cy", dtype);
+    if (gh == TPT_VAL_NONE && gc == TPT_VAL_NONE) return; /* all gradients are undefined */
     if (gh == TPT_VAL_NONE) gh = tpt_nn_full_like(b, cx, 0);
     tpt_val_t through = tanh_backward(b, tpt_ir_mul(b, gh, act[3]), tanh_c);
     gc = gc == TPT_VAL_NONE ? through : tpt_ir_add(b, gc, through);

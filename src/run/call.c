@@ -89,7 +89,10 @@ static tpt_status_t *read_count(tpt_call_t *c, tpt_storage_t *count) {
 }
 
 static void drop_outs(const tpt_call_t *c, tpt_storage_t **outs) {
-    for (int k = 0; k < c->nouts; k++) tpt_storage_release(outs[k]);
+    for (int k = 0; k < c->nouts; k++) {
+        tpt_storage_release(outs[k]);
+        outs[k] = NULL; /* the caller may release what it holds once more */
+    }
 }
 
 tpt_status_t *tpt_call_run(tpt_call_t *c, tpt_storage_t **outs) {
