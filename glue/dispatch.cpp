@@ -65,6 +65,18 @@ bool leaves_device(const Binding &binding, Args args, const Converted &converted
   return device.type() != kTpu || (device.has_index() ? device.index() : current_device()) != converted.device;
 }
 
+// List ops whose lists mix devices (`_foreach_copy_` from cpu tensors): PyTorch's kernel takes them tensor by tensor.
+bool mixes_devices(const Binding &binding, Args args) {
+  if (C10_LIKELY(!binding.foreach)) return false;
+  for (const auto &value : args) {
+    if (!value.isTensorList()) continue;
+    for (const auto &item : value.toListRef()) {
+      if (item.toTensor().defined() && item.toTensor().device().type() != kTpu && item.toTensor().dim() > 0) return true;
+    }
+  }
+  return false;
+}
+
 void call_composite(const Binding &binding, std::vector<c10::IValue> *stack) {
   constexpr auto key = c10::DispatchKey::CompositeExplicitAutograd;
   TORCH_CHECK_NOT_IMPLEMENTED(binding.handle.hasKernelForDispatchKey(key), binding.name,
@@ -209,6 +221,7 @@ void push_results(const Binding &binding, const tpt_call_t &call, Outputs *outpu
 void call_row(const Binding &binding, std::vector<c10::IValue> *stack) {
   if (C10_UNLIKELY(binding.before != Before::Nothing) && before_call(binding, stack)) return;
   const Args args(stack->data() + (stack->size() - binding.slots.size()), binding.slots.size());
+  if (C10_UNLIKELY(mixes_devices(binding, args))) return call_composite(binding, stack);
   Converted converted;
   convert(binding, args, &converted);
   if (C10_UNLIKELY((binding.device_slot >= 0 || binding.layout_slot >= 0) && leaves_device(binding, args, converted))) {
