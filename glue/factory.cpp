@@ -6,6 +6,9 @@
 #include <ATen/ops/set.h>
 #include <torch/library.h>
 
+#include <cmath>
+#include <limits>
+
 #include "storage.h"
 
 namespace tpt_glue {
@@ -122,6 +125,66 @@ at::Tensor &set_nothing(at::Tensor &self) {
   return set_storage_offset(self, empty.storage(), 0, {0}, {1});
 }
 
+tpt_arg_t number_arg(const c10::Scalar &scalar) {
+  tpt_arg_t arg{};
+  arg.kind = TPT_ARG_NUMBER;
+  arg.u.number.wrapped = true;
+  if (scalar.isFloatingPoint()) {
+    arg.u.number.dtype = TPT_F64;
+    arg.u.number.v.f[0] = scalar.toDouble();
+  } else {
+    arg.u.number.dtype = TPT_I64;
+    arg.u.number.v.i = scalar.to<int64_t>();
+  }
+  return arg;
+}
+
+// The number of elements, as PyTorch computes it on cpu, with the same errors.
+int64_t arange_size(const c10::Scalar &start, const c10::Scalar &end, const c10::Scalar &step, c10::ScalarType dtype) {
+  const double first = start.to<double>(), last = end.to<double>(), by = step.to<double>();
+  TORCH_CHECK(by > 0 || by < 0, "step must be nonzero");
+  TORCH_CHECK(std::isfinite(first) && std::isfinite(last), "unsupported range: ", first, " -> ", last);
+  TORCH_CHECK((by > 0 && last >= first) || (by < 0 && last <= first), "upper bound and lower bound inconsistent with step sign");
+  double size = std::ceil((last - first) / by);
+  if (c10::isIntegralType(dtype, /*includeBool=*/false)) {
+    const auto from = start.to<int64_t>(), to = end.to<int64_t>(), jump = step.to<int64_t>();
+    TORCH_CHECK(jump != 0, "step must be nonzero");
+    if (dtype == c10::kLong) size = static_cast<double>((to - from + jump - (jump > 0 ? 1 : -1)) / jump);
+  }
+  TORCH_CHECK(size >= 0 && size <= static_cast<double>(std::numeric_limits<int64_t>::max()),
+              "invalid size, possible overflow? (size = ", size, ")");
+  return static_cast<int64_t>(size);
+}
+
+// PyTorch's meta kernel of this one is written in Python and loads its compiler (seconds); so it is sized here.
+at::Tensor &arange_out(const c10::Scalar &start, const c10::Scalar &end, const c10::Scalar &step, at::Tensor &out) {
+  static const tpt_op_t *const op = [] {
+    const tpt_param_t params[] = {{"start", false}, {"end", false}, {"step", false}, {"out", true}};
+    const tpt_row_t *row = tpt_row_find("arange.start_step");
+    TORCH_CHECK(row != nullptr, "tpu: the table of ops has no row \"arange.start_step\"");
+    tpt_op_t *bound = nullptr;
+    check(tpt_op_bind(row, "aten::arange.start_out", 4, params, /*fresh_outs=*/false, &bound));
+    return bound;
+  }();
+  const int64_t size = arange_size(start, end, step, out.scalar_type());
+  if (out.numel() != size) at::native::resize_output(out, {size});
+  if (size == 0) return out;
+  tpt_arg_t args[4] = {number_arg(start), number_arg(end), number_arg(step), {}};
+  args[3].kind = TPT_ARG_TENSOR;
+  args[3].u.tensor = borrow(out);
+  run_op(op, args, 4, static_cast<int>(out.device().index()), nullptr, 0, nullptr);
+  return out;
+}
+
+at::Tensor arange(const c10::Scalar &start, const c10::Scalar &end, const c10::Scalar &step, OptDtype dtype, OptLayout layout,
+                  OptDevice device, std::optional<bool> pin_memory) {
+  const bool integral = start.isIntegral(true) && end.isIntegral(true) && step.isIntegral(true);
+  const c10::ScalarType type = dtype.value_or(integral ? c10::kLong : c10::get_default_dtype_as_scalartype());
+  const int64_t size = arange_size(start, end, step, type);
+  at::Tensor out = empty_strided({size}, {1}, type, device_of(layout, device, pin_memory));
+  return arange_out(start, end, step, out);
+}
+
 bool is_set_to(const at::Tensor &self, const at::Tensor &other) {
   return self.has_storage() && other.has_storage() &&
          self.storage().unsafeGetStorageImpl() == other.storage().unsafeGetStorageImpl() &&
@@ -147,6 +210,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("empty.memory_format", TORCH_FN(empty_memory_format));
   m.impl("empty_strided", TORCH_FN(empty_strided_op));
   m.impl("_efficientzerotensor", TORCH_FN(efficient_zero));
+  m.impl("arange.start_step", TORCH_FN(arange));
+  m.impl("arange.start_out", TORCH_FN(arange_out));
   m.impl("resize_", TORCH_FN(resize_op));
   m.impl("set_", TORCH_FN(set_nothing));
   m.impl("set_.source_Tensor", TORCH_FN(set_tensor));
