@@ -138,15 +138,29 @@ int tpt_lower_dims(tpt_lower_t *L, const char *name, int rank, int64_t *out) {
     return count;
 }
 
-/* The value of a number that is part of the key is a constant of the program. */
-bool tpt_lower_is_static(const tpt_lower_t *L, const char *name) {
-    size_t size = strlen(name);
+/* Is `name` followed by `mark` a word of the row's statics? */
+static bool listed(const tpt_lower_t *L, const char *name, const char *mark) {
+    size_t size = strlen(name), mark_size = strlen(mark);
     for (const char *at = L->row->statics; at != NULL && *at != '\0';) {
         size_t word = strcspn(at, " ");
-        if (word == size && memcmp(at, name, size) == 0) return true;
+        if (word == size + mark_size && memcmp(at, name, size) == 0 && memcmp(at + size, mark, mark_size) == 0) return true;
         at += word + strspn(at + word, " ");
     }
     return false;
+}
+
+/* The value of a number that is part of the key is a constant of the program. */
+bool tpt_lower_is_static(const tpt_lower_t *L, const char *name) {
+    return listed(L, name, "");
+}
+
+/* Other values than 1 are not in the plan, so what is read here is 1 or nothing. */
+bool tpt_lower_is_one(const tpt_lower_t *L, const char *name) {
+    const tpt_arg_t *arg = present(L, name);
+    if (arg == NULL || arg->kind != TPT_ARG_NUMBER || !listed(L, name, "=1")) return false;
+    tpt_dtype_t d = (tpt_dtype_t)arg->u.number.dtype;
+    if (tpt_dtype_is_complex(d)) return false;
+    return tpt_dtype_is_float(d) ? arg->u.number.v.f[0] == 1 : arg->u.number.v.i == 1;
 }
 
 tpt_val_t tpt_lower_number_fn(tpt_lower_t *L, const char *name, tpt_number_fn_t fn, tpt_dtype_t dtype) {

@@ -185,6 +185,7 @@ static item_t argument(parser_t *p, int i, bool raw) {
             return make_value(raw ? v : operand(p, v));
         }
         case TPT_ARG_NUMBER: {
+            if (tpt_lower_is_one(L, name)) return make_static(1);
             bool is_complex = tpt_dtype_is_complex((tpt_dtype_t)arg->u.number.dtype);
             if (!is_complex && tpt_lower_is_static(L, name)) return make_static(tpt_lower_static(L, name, 0));
             return make_value(tpt_lower_number(L, name, raw ? tpt_lower_number_dtype(L, name) : p->dtype));
@@ -503,6 +504,10 @@ static item_t apply(parser_t *p, const struct operator_row *o, item_t a, item_t 
     }
     double number;
     if (known && o->kind == OP_BINARY && fold_binary(o->op, a.number, b.number, &number)) return make_static(number);
+    if (o->kind == OP_BINARY && o->op == TPT_IR_MUL) { /* not only cheaper: (1 + 0i) * inf has a nan in it */
+        if (a.kind == ITEM_STATIC && a.number == 1) return b;
+        if (b.kind == ITEM_STATIC && b.number == 1) return a;
+    }
     item_t items[2] = {a, b};
     tpt_val_t v[2];
     unify(p, 2, items, v);

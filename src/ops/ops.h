@@ -81,6 +81,7 @@ tpt_val_t tpt_lower_number_item(tpt_lower_t *L, const char *name, int i, tpt_num
 /* A number named in the row's `statics`: its value. */
 double tpt_lower_static(tpt_lower_t *L, const char *name, double if_none);
 bool tpt_lower_is_static(const tpt_lower_t *L, const char *name); /* is it named there? */
+bool tpt_lower_is_one(const tpt_lower_t *L, const char *name);    /* is it named there with "=1", and 1? */
 /* Dtype of a number argument (I64, F64, BOOL, C128 for Python's), or TPT_DTYPE_NONE. */
 tpt_dtype_t tpt_lower_number_dtype(const tpt_lower_t *L, const char *name);
 /* Random state u64[2] for tpt_ir_rng_bits; each call of it in one lowering gives a distinct stream. */
