@@ -1,0 +1,253 @@
+"""torch.tpu, torch.accelerator, streams, events, errors of devices, start-up."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch
+
+import torch_tpu
+
+
+def run(code, **env):
+    """Runs code in a fresh process and gives its output."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        env={**os.environ, **env},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_import_is_silent_and_lazy():
+    done = subprocess.run(
+        [sys.executable, "-c", "import torch, torch_tpu; print(torch.tpu.is_initialized(), torch.tpu._initialized)"],
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.stdout == "False False\n"
+    assert done.stderr == ""
+
+
+def test_cpu_training_opens_no_plugin():
+    out = run("""
+        import torch, torch_tpu
+        torch.nn.Linear(2, 2)(torch.ones(1, 2)).sum().backward()
+        print(torch.tpu.is_initialized())
+        x = torch.ones(2, device="tpu:3", requires_grad=True)
+        (x * x).sum().backward()
+        print(x.grad.tolist())
+    """)
+    assert out.split("\n")[:2] == ["False", "[2.0, 2.0]"]
+
+
+def test_seed_before_first_use_counts():
+    code = """
+        import torch, torch_tpu
+        torch.manual_seed(5)
+        print(torch.tpu.is_initialized(), torch.rand(3, device="tpu").tolist())
+    """
+    assert run(code) == run(code)
+    torch.manual_seed(5)
+    assert run(code) == f"False {torch.rand(3, device='tpu').tolist()}\n"
+
+
+def test_missing_plugin_says_so():
+    out = run(
+        """
+        import torch, torch_tpu
+        print(torch.tpu.is_available(), torch.tpu.device_count())
+        try:
+            torch.ones(2, device="tpu")
+        except RuntimeError as error:
+            print("/nowhere/plugin.so" in str(error))
+        """,
+        TORCH_TPU_PJRT_PLUGIN="/nowhere/plugin.so",
+    )
+    assert out == "False 0\nTrue\n"
+
+
+def test_environment_after_import_counts():
+    out = run("""
+        import os, torch, torch_tpu
+        os.environ["TORCH_TPU_PJRT_PLUGIN"] = "/nowhere/plugin.so"
+        print(torch.tpu.is_available())
+    """)
+    assert out == "False\n"
+
+
+def test_forked_child_is_refused():
+    out = run("""
+        import os, sys, torch, torch_tpu
+        x = torch.ones(2, device="tpu")
+        (x + 1).cpu()
+        sys.stdout.flush()
+        pid = os.fork()
+        if pid == 0:
+            for use in (lambda: torch.ones(2, device="tpu"), lambda: x + 1, lambda: x.cpu(), torch.tpu.synchronize):
+                try:
+                    use()
+                    print("no error")
+                except RuntimeError as error:
+                    print("spawn" in str(error))
+            sys.stdout.flush()
+            os._exit(0)
+        os.waitpid(pid, 0)
+        print((x + 2).tolist())
+    """)
+    assert out == "True\nTrue\nTrue\nTrue\n[3.0, 3.0]\n"
+
+
+def test_counts_and_current():
+    assert torch.tpu.is_available()
+    assert torch.tpu.device_count() == 4
+    assert torch.tpu.current_device() == 0
+    with torch.tpu.device(2):
+        assert torch.tpu.current_device() == 2
+        assert torch.ones(1, device="tpu").device == torch.device("tpu", 2)
+        with torch.tpu.device_of(torch.ones(1)):
+            assert torch.tpu.current_device() == 2
+    assert torch.tpu.current_device() == 0
+    torch.tpu.set_device("tpu:1")
+    assert torch.empty(1, device="tpu").device.index == 1
+
+
+def test_bad_index():
+    with pytest.raises(RuntimeError, match="TORCH_TPU_NUM_DEVICES"):
+        torch.ones(2, device="tpu:9")
+    with pytest.raises(RuntimeError, match="4 devices"):
+        torch.tpu.set_device(4)
+    with pytest.raises(ValueError, match="Expected a tpu device"):
+        torch.tpu.set_device("cpu")
+
+
+def test_mixed_devices_raise_as_elsewhere():
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+        torch.ones(2, device="tpu:0") + torch.ones(2, device="tpu:1")
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+        torch.ones(2, device="tpu:0") + torch.ones(2)
+
+
+def test_accelerator():
+    assert torch.accelerator.is_available()
+    assert torch.accelerator.current_accelerator() == torch.device("tpu")
+    assert torch.accelerator.device_count() == 4
+    torch.accelerator.set_device_index(3)
+    assert torch.accelerator.current_device_index() == 3
+    assert torch.tpu.current_device() == 3
+    torch.accelerator.synchronize()
+    assert torch.bfloat16 in torch.accelerator.get_device_capability()["supported_dtypes"]
+
+
+def test_memory():
+    torch.tpu.reset_peak_memory_stats()
+    before = torch.tpu.memory_allocated()
+    x = torch.ones(1 << 20, device="tpu")
+    torch.tpu.synchronize()
+    assert torch.tpu.memory_allocated() >= before + 4 * (1 << 20)
+    assert torch.tpu.max_memory_allocated() >= torch.tpu.memory_allocated()
+    assert torch.accelerator.memory_allocated() == torch.tpu.memory_allocated()
+    del x
+    assert torch.tpu.memory_allocated() < before + 4 * (1 << 20)
+    torch.tpu.reset_peak_memory_stats()
+    assert torch.tpu.max_memory_allocated() < before + 4 * (1 << 20)
+    free, total = torch.tpu.mem_get_info()
+    assert 0 < free <= total
+
+
+def test_streams_and_events():
+    stream = torch.tpu.Stream()
+    assert isinstance(stream, torch.tpu.Stream)
+    assert torch.tpu.current_stream() == torch.tpu.default_stream()
+    first, last = torch.tpu.Event(enable_timing=True), torch.tpu.Event(enable_timing=True)
+    x = torch.ones(300, 300, device="tpu")
+    with torch.tpu.stream(stream):
+        assert torch.tpu.current_stream() == stream
+        first.record()
+        y = x @ x
+        last.record()
+    assert torch.tpu.current_stream() == torch.tpu.default_stream()
+    last.synchronize()
+    assert first.query() and last.query()
+    assert 0 < first.elapsed_time(last) < 60_000
+    stream.wait_event(last)
+    stream.synchronize()
+    assert y[0, 0].item() == 300
+
+
+def test_properties():
+    about = torch.tpu.get_device_properties("tpu:1")
+    assert about.index == 1
+    assert about.name == torch.tpu.get_device_name(1)
+    assert about.total_memory > 0
+    assert about.pjrt_api[0] == 0
+
+
+def test_tensor_methods():
+    x = torch.ones(2).tpu()
+    assert x.is_tpu and not x.cpu().is_tpu
+    assert torch.ones(2).tpu(2).device.index == 2
+    assert torch.device("tpu", 1) == torch.device("tpu:1")
+    module = torch.nn.Linear(2, 2).tpu(1)
+    assert module.weight.device.index == 1
+
+
+def test_pinned_memory():
+    plain = torch.ones(4)
+    pinned = plain.pin_memory()
+    assert pinned.is_pinned() and not plain.is_pinned()
+    assert pinned[1:].is_pinned()
+    assert not plain.tpu().is_pinned()
+    assert pinned.to("tpu", non_blocking=True).tolist() == [1, 1, 1, 1]
+    data = torch.utils.data.TensorDataset(torch.arange(6.0))
+    batches = [x for (x,) in torch.utils.data.DataLoader(data, batch_size=2, pin_memory=True)]
+    assert all(x.is_pinned() for x in batches)
+    assert torch.cat([x.tpu() for x in batches]).tolist() == list(range(6))
+
+
+def test_autocast_is_bfloat16():
+    w = torch.ones(3, 3, device="tpu", requires_grad=True)
+    with torch.autocast("tpu"):
+        y = torch.mm(w, w)
+        z = y.exp()
+        assert torch.add(w, w).dtype is torch.float32
+    assert y.dtype is torch.bfloat16
+    assert z.dtype is torch.float32
+    y.float().sum().backward()
+    assert w.grad.dtype is torch.float32
+    assert w.grad.tolist() == [[6.0] * 3] * 3
+
+
+def test_precision_and_modes():
+    before = torch.tpu.get_precision()
+    with torch.tpu.precision("high"):
+        assert torch.tpu.get_precision() is torch.tpu.Precision.HIGH
+    assert torch.tpu.get_precision() is before
+    with pytest.raises(ValueError, match="unknown precision"), torch.tpu.precision("low"):
+        pass
+    assert torch.tpu.eager_mode is torch.tpu.EagerMode.DEFER_NEVER
+    with torch.tpu.set_eager_mode(torch.tpu.EagerMode.DEFER_NEVER_AND_LAUNCH_BLOCKING):
+        assert torch.tpu.eager_mode is torch.tpu.EagerMode.DEFER_NEVER_AND_LAUNCH_BLOCKING
+        assert (torch.ones(2, device="tpu") + 1).tolist() == [2, 2]
+    assert torch.tpu.eager_mode is torch.tpu.EagerMode.DEFER_NEVER
+
+
+def test_counters(counters):
+    x = torch.ones(5, 7, device="tpu")
+    y = x * 3 + x
+    y.cpu()
+    first = counters()
+    assert first["executes"] >= 2
+    assert first["d2h_bytes"] == 5 * 7 * 4
+    torch_tpu.metrics.reset()
+    (x * 3 + x).cpu()
+    again = counters()
+    assert again["compiles"] == 0
+    assert again["executes"] == 2
+    assert set(again) == set(first)
