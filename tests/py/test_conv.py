@@ -110,10 +110,10 @@ def test_avg_pool2d(kernel, stride, padding, include, ceil_mode):
     check(lambda x: F.avg_pool2d(x, kernel, stride, padding, ceil_mode, include, divisor_override=3), x[0])
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_avg_pool_other_ranks(dtype):
-    check(lambda x: F.avg_pool1d(x, 3, 2, 1), rand(2, 3, 12, dtype=dtype))
-    check(lambda x: F.avg_pool3d(x, 3, 2, 1, True, False), rand(2, 3, 7, 8, 9, dtype=dtype))
+def test_avg_pool_other_ranks():
+    check(lambda x: F.avg_pool1d(x, 3, 2, 1), rand(2, 3, 12))
+    check(lambda x: F.avg_pool1d(x, 3, 2, 1), rand(2, 3, 12, dtype=torch.bfloat16))
+    check(lambda x: F.avg_pool3d(x, 3, 2, 1, True, False), rand(2, 3, 7, 8, 9))
 
 
 @pytest.mark.parametrize("out", [1, 2, 3, 4, 7, 12, (3, 8), (None, 5)], ids=str)
