@@ -40,6 +40,7 @@ struct Outputs {
       if (all[i] != nullptr) tpt_storage_release(all[i]);
     }
   }
+  void forget() { count = 0; }
   at::Tensor take(const Binding &binding, const tpt_call_t &call, int k) {
     tpt_storage_t *storage = all[k];
     all[k] = nullptr;
@@ -71,7 +72,7 @@ bool mixes_devices(const Binding &binding, Args args) {
   for (const auto &value : args) {
     if (!value.isTensorList()) continue;
     for (const auto &item : value.toListRef()) {
-      if (item.toTensor().defined() && item.toTensor().device().type() != kTpu && item.toTensor().dim() > 0) return true;
+      if (item.toTensor().defined() && item.toTensor().device().type() != kTpu) return true;
     }
   }
   return false;
@@ -239,7 +240,11 @@ void call_row(const Binding &binding, std::vector<c10::IValue> *stack) {
     return call_functional(binding, stack);
   }
   Outputs outputs(call.nouts);
-  check(tpt_call_run(&call, outputs.all));
+  tpt_status_t *status = tpt_call_run(&call, outputs.all);
+  if (C10_UNLIKELY(status != nullptr)) {
+    outputs.forget();  // a failed call hands nothing over
+    raise(status);
+  }
   push_results(binding, call, &outputs, stack);
 }
 

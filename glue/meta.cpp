@@ -5,6 +5,8 @@
 #include <ATen/record_function.h>
 #include <c10/util/Exception.h>
 
+#include <cstring>
+#include <exception>
 #include <mutex>
 #include <string>
 #include <unordered_map>
@@ -18,6 +20,7 @@ namespace {
 // Meta twins of a call's tensors: one tensor given twice has one twin, so that meta kernels see `self is out`.
 class Twins {
  public:
+  static constexpr auto kDevice = c10::DeviceType::Meta;
   at::Tensor of(const at::Tensor &tensor) {
     if (!tensor.defined() || tensor.device().type() != kTpu) return tensor;
     auto &twin = twins_[tensor.unsafeGetTensorImpl()];
@@ -32,7 +35,8 @@ class Twins {
   std::unordered_map<const c10::TensorImpl *, at::Tensor> twins_;
 };
 
-c10::IValue twin_list(const c10::IValue &value, Twins *twins) {
+template <class T>
+c10::IValue twin_list(const c10::IValue &value, T *twins) {
   if (value.isTensorList()) {
     c10::List<at::Tensor> list;
     for (const auto &item : value.toListRef()) list.push_back(twins->of(item.toTensor()));
@@ -45,14 +49,70 @@ c10::IValue twin_list(const c10::IValue &value, Twins *twins) {
   return list;
 }
 
-c10::IValue twin_value(const Slot &slot, const c10::IValue &value, Twins *twins) {
+template <class T>
+c10::IValue twin_value(const Slot &slot, const c10::IValue &value, T *twins) {
   switch (slot.kind) {
     case Kind::Tensor: return value.isTensor() ? c10::IValue(twins->of(value.toTensor())) : value;
     case Kind::TensorList: return value.isNone() ? value : twin_list(value, twins);
-    case Kind::Device: return value.isNone() ? value : c10::IValue(c10::Device(c10::DeviceType::Meta));
+    case Kind::Device: return value.isNone() ? value : c10::IValue(c10::Device(T::kDevice));
     case Kind::Generator: return {};
     default: return value;
   }
+}
+
+// The same on cpu, of zeros: only to hear what cpu would say of a call that meta has refused.
+class HostTwins {
+ public:
+  static constexpr auto kDevice = c10::DeviceType::CPU;
+  at::Tensor of(const at::Tensor &tensor) {
+    if (!tensor.defined() || tensor.device().type() != kTpu) return tensor;
+    auto &twin = twins_[tensor.unsafeGetTensorImpl()];
+    if (!twin.defined()) {
+      twin = at::Tensor(at::detail::empty_strided_cpu(tensor.sizes(), tensor.strides(), tensor.scalar_type()));
+      std::memset(twin.mutable_data_ptr(), 0, twin.storage().nbytes());
+    }
+    return twin;
+  }
+
+ private:
+  std::unordered_map<const c10::TensorImpl *, at::Tensor> twins_;
+};
+
+constexpr int64_t kMostHostBytes = int64_t{1} << 26;
+
+int64_t bytes_of(const c10::IValue &value) {
+  if (value.isTensor()) return value.toTensor().defined() ? static_cast<int64_t>(value.toTensor().storage().nbytes()) : 0;
+  int64_t total = 0;
+  if (value.isList()) {
+    for (const auto &item : value.toListRef()) total += item.isTensor() ? bytes_of(item) : 0;
+  }
+  return total;
+}
+
+struct Silence final : c10::WarningHandler {
+  void process(const c10::Warning &) override {}
+};
+
+// Many of PyTorch's meta kernels are written in Python and word their errors in other ways than the kernels that users know.
+// So a refused call is asked of cpu too, on zeros of the same shapes: its exception, or nullptr if cpu does not mind.
+std::exception_ptr host_opinion(const Binding &binding, Args args) {
+  if (binding.flags & TPT_ROW_RNG) return nullptr;  // would draw from the cpu's generator
+  int64_t bytes = 0;
+  for (const auto &arg : args) bytes += bytes_of(arg);
+  if (bytes > kMostHostBytes) return nullptr;
+  Silence silence;
+  const c10::WarningUtils::WarningHandlerGuard quiet(&silence);
+  try {
+    HostTwins twins;
+    std::vector<c10::IValue> stack;
+    for (size_t i = 0; i < args.size(); i++) stack.push_back(twin_value(binding.slots[i], args[i], &twins));
+    binding.handle.callBoxed(&stack);
+  } catch (const c10::Error &) {
+    return std::current_exception();
+  } catch (...) {
+    return nullptr;
+  }
+  return nullptr;
 }
 
 tpt_spec_t spec_of(const at::Tensor &tensor, const Binding &binding) {
@@ -131,9 +191,11 @@ bool run_meta(const Binding &binding, Args args, MetaResult *out) {
     at::DisableRecordFunctionGuard unseen;
     try {
       binding.handle.callBoxed(&stack);
-    } catch (const c10::NotImplementedError &error) {
-      if (!says_no_meta_kernel(error.what_without_backtrace())) throw;
-      return false;
+    } catch (const std::exception &error) {
+      const auto *known = dynamic_cast<const c10::NotImplementedError *>(&error);
+      if (known != nullptr && says_no_meta_kernel(known->what_without_backtrace())) return false;
+      if (const auto better = host_opinion(binding, args)) std::rethrow_exception(better);
+      throw;
     }
   }
   read_returns(binding, stack, out);
