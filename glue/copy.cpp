@@ -53,6 +53,11 @@ void read_bytes(const at::Tensor &tensor, int64_t elements, void *out) {
 
 at::Tensor physical(const at::Tensor &tensor) { return tensor.resolve_conj().resolve_neg(); }
 
+// Bytes copied as bytes (torch.load does so) say nothing of the dtype.
+void note_type(const at::Tensor &target) {
+  if (target.scalar_type() != c10::kByte) mark_typed(storage_impl(target));
+}
+
 // Puts a dense host tensor into the storage that `target` covers. Both have the same sizes, strides and dtype.
 void upload(const at::Tensor &target, const at::Tensor &host) {
   int64_t dims[TPT_MAX_RANK];
@@ -62,7 +67,7 @@ void upload(const at::Tensor &target, const at::Tensor &host) {
     dims[0] = target.numel();
   }
   check(tpt_storage_from_host(storage_of(target), to_tpt(target.scalar_type()), rank, dims, host.const_data_ptr()));
-  mark_typed(storage_impl(target));
+  note_type(target);
 }
 
 at::Tensor host_like(const at::Tensor &target, const at::Tensor &src) {
@@ -269,7 +274,7 @@ void copy_device(const at::Tensor &dst, const at::Tensor &src) {
   args[2].kind = TPT_ARG_BOOL;
   args[2].u.i = 0;
   run_op(copy_op(), args, 3, index_of(dst), nullptr, 0, nullptr);
-  mark_typed(storage_impl(dst));
+  note_type(dst);
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
