@@ -17,8 +17,10 @@ target_link_directories(_C PRIVATE ${TORCH_ROOT}/lib)
 target_link_libraries(_C PRIVATE tpt c10 torch_cpu torch torch_python)
 set_target_properties(tpt PROPERTIES BUILD_RPATH "$ORIGIN" INSTALL_RPATH "$ORIGIN")
 install(TARGETS tpt _C LIBRARY DESTINATION torch_tpu)
-# For work in the tree: put both libraries beside the Python files.
-add_custom_target(inplace ALL
-  COMMAND ${CMAKE_COMMAND} -E copy_if_different $<TARGET_FILE:tpt> ${CMAKE_SOURCE_DIR}/torch_tpu/
-  COMMAND ${CMAKE_COMMAND} -E copy_if_different $<TARGET_FILE:_C> ${CMAKE_SOURCE_DIR}/torch_tpu/
-  DEPENDS tpt _C)
+# For work in the tree: put both libraries beside the Python files. A wheel's build leaves the tree alone.
+if(NOT SKBUILD)
+  add_custom_target(inplace ALL
+    COMMAND ${CMAKE_COMMAND} -E copy_if_different $<TARGET_FILE:tpt> ${CMAKE_SOURCE_DIR}/torch_tpu/
+    COMMAND ${CMAKE_COMMAND} -E copy_if_different $<TARGET_FILE:_C> ${CMAKE_SOURCE_DIR}/torch_tpu/
+    DEPENDS tpt _C)
+endif()
