@@ -17,8 +17,10 @@ void tpt_lower_log_sigmoid(tpt_lower_t *L) {
     tpt_lower_result(L, tpt_ir_sub(ir, low, tpt_ir_unary(ir, TPT_IR_LOG1P, z)));
     tpt_type_t want = *tpt_ir_type(ir, z);
     int i = tpt_lower_find(L, "buffer");
-    if (L->nouts > 1) want = tpt_type_make((tpt_dtype_t)want.dtype, L->outs[1].rank, L->outs[1].sizes);
-    else if (i >= 0) want = tpt_type_make((tpt_dtype_t)want.dtype, L->args[i].u.tensor.rank, L->args[i].u.tensor.sizes);
+    if (L->nouts > 1)
+        want = tpt_type_make((tpt_dtype_t)want.dtype, L->outs[1].rank, L->outs[1].sizes);
+    else if (i >= 0)
+        want = tpt_type_make((tpt_dtype_t)want.dtype, L->args[i].u.tensor.rank, L->args[i].u.tensor.sizes);
     if (!tpt_type_equal(&want, tpt_ir_type(ir, z))) z = tpt_ir_full_f(ir, want, 0);
     tpt_lower_result(L, z);
 }

@@ -32,9 +32,7 @@ static const tpt_arg_t *present(const tpt_lower_t *L, const char *name) {
     return i < 0 || L->args[i].kind == TPT_ARG_NONE ? NULL : &L->args[i];
 }
 
-bool tpt_lower_has(const tpt_lower_t *L, const char *name) {
-    return present(L, name) != NULL;
-}
+bool tpt_lower_has(const tpt_lower_t *L, const char *name) { return present(L, name) != NULL; }
 
 bool tpt_lower_is_tensor(const tpt_lower_t *L, const char *name) {
     const tpt_arg_t *arg = present(L, name);
@@ -62,7 +60,8 @@ int tpt_lower_count(const tpt_lower_t *L, const char *name) {
 tpt_val_t tpt_lower_item(tpt_lower_t *L, const char *name, int i) {
     const tpt_arg_t *arg = present(L, name);
     if (arg == NULL || arg->kind != TPT_ARG_TENSORS) return wrong_kind(L, name, "a list of tensors");
-    if (i < 0 || i >= arg->count) return tpt_lower_fail(L, TPT_INTERNAL, "item %d of list '%s' of %d", i, name, (int)arg->count);
+    if (i < 0 || i >= arg->count)
+        return tpt_lower_fail(L, TPT_INTERNAL, "item %d of list '%s' of %d", i, name, (int)arg->count);
     return L->values[arg - L->args][i];
 }
 
@@ -74,9 +73,7 @@ int64_t tpt_lower_int(tpt_lower_t *L, const char *name, int64_t if_none) {
     return if_none;
 }
 
-bool tpt_lower_bool(tpt_lower_t *L, const char *name, bool if_none) {
-    return tpt_lower_int(L, name, if_none) != 0;
-}
+bool tpt_lower_bool(tpt_lower_t *L, const char *name, bool if_none) { return tpt_lower_int(L, name, if_none) != 0; }
 
 int tpt_lower_ints(tpt_lower_t *L, const char *name, int64_t *out, int max) {
     const tpt_arg_t *arg = present(L, name);
@@ -115,9 +112,8 @@ tpt_dtype_t tpt_lower_dtype(tpt_lower_t *L, const char *name, tpt_dtype_t if_non
 static int wrap_dim(tpt_lower_t *L, int64_t dim, int rank) {
     int n = rank > 0 ? rank : 1;
     if (dim < -n || dim >= n) {
-        (void)tpt_lower_fail(L, TPT_OUT_OF_RANGE,
-                             "Dimension out of range (expected to be in range of [%d, %d], but got %lld)", -n, n - 1,
-                             (long long)dim);
+        (void)tpt_lower_fail(L, TPT_OUT_OF_RANGE, "Dimension out of range (expected to be in range of [%d, %d], but got %lld)",
+                             -n, n - 1, (long long)dim);
         return 0;
     }
     return (int)(dim < 0 ? dim + n : dim);
@@ -150,9 +146,7 @@ static bool listed(const tpt_lower_t *L, const char *name, const char *mark) {
 }
 
 /* The value of a number that is part of the key is a constant of the program. */
-bool tpt_lower_is_static(const tpt_lower_t *L, const char *name) {
-    return listed(L, name, "");
-}
+bool tpt_lower_is_static(const tpt_lower_t *L, const char *name) { return listed(L, name, ""); }
 
 /* Other values than 1 are not in the plan, so what is read here is 1 or nothing. */
 bool tpt_lower_is_one(const tpt_lower_t *L, const char *name) {
@@ -168,7 +162,8 @@ tpt_val_t tpt_lower_number_fn(tpt_lower_t *L, const char *name, tpt_number_fn_t 
     if (arg == NULL) return tpt_lower_fail(L, TPT_INVALID_ARGUMENT, "argument '%s' must not be None", name);
     if (tpt_ir_status(L->ir) != NULL) return TPT_VAL_NONE;
     if (arg->kind == TPT_ARG_NUMBER) return L->number(L, (int)(arg - L->args), 0, (int)fn, dtype);
-    if (fn == TPT_NUM_ID && (arg->kind == TPT_ARG_INT || arg->kind == TPT_ARG_BOOL)) return tpt_ir_const_i(L->ir, dtype, arg->u.i);
+    if (fn == TPT_NUM_ID && (arg->kind == TPT_ARG_INT || arg->kind == TPT_ARG_BOOL))
+        return tpt_ir_const_i(L->ir, dtype, arg->u.i);
     return wrong_kind(L, name, "a number");
 }
 
@@ -179,7 +174,8 @@ tpt_val_t tpt_lower_number(tpt_lower_t *L, const char *name, tpt_dtype_t dtype) 
 tpt_val_t tpt_lower_number_item(tpt_lower_t *L, const char *name, int i, tpt_number_fn_t fn, tpt_dtype_t dtype) {
     const tpt_arg_t *arg = present(L, name);
     if (arg == NULL || arg->kind != TPT_ARG_NUMBERS) return wrong_kind(L, name, "a list of numbers");
-    if (i < 0 || i >= arg->count) return tpt_lower_fail(L, TPT_INTERNAL, "item %d of list '%s' of %d", i, name, (int)arg->count);
+    if (i < 0 || i >= arg->count)
+        return tpt_lower_fail(L, TPT_INTERNAL, "item %d of list '%s' of %d", i, name, (int)arg->count);
     if (tpt_ir_status(L->ir) != NULL) return TPT_VAL_NONE;
     return L->number(L, (int)(arg - L->args), i, (int)fn, dtype);
 }

@@ -50,19 +50,14 @@ static void parse_lets(parser_t *p);
 static const item_t none = {ITEM_NONE, 0, NULL, 0, TPT_VAL_NONE};
 
 static item_t fail(parser_t *p, const char *message) {
-    if (!p->failed)
-        (void)tpt_lower_fail(p->L, TPT_INTERNAL, "row '%s': %s at \"%.24s\"", p->L->row->name, message, p->at);
+    if (!p->failed) (void)tpt_lower_fail(p->L, TPT_INTERNAL, "row '%s': %s at \"%.24s\"", p->L->row->name, message, p->at);
     p->failed = true;
     return none;
 }
 
-static item_t make_static(double number) {
-    return (item_t){ITEM_STATIC, number, NULL, 0, TPT_VAL_NONE};
-}
+static item_t make_static(double number) { return (item_t){ITEM_STATIC, number, NULL, 0, TPT_VAL_NONE}; }
 
-static item_t make_value(tpt_val_t value) {
-    return (item_t){ITEM_VALUE, 0, NULL, 0, value};
-}
+static item_t make_value(tpt_val_t value) { return (item_t){ITEM_VALUE, 0, NULL, 0, value}; }
 
 /* ---- words ---- */
 
@@ -110,8 +105,10 @@ tpt_dtype_t tpt_expr_dtype(const tpt_lower_t *L) {
     tpt_dtype_t out = out_dtype(L);
     bool broad = tpt_dtype_is_float(out) || tpt_dtype_is_complex(out);
     if (common == TPT_BOOL || tpt_dtype_is_int(common)) {
-        if (broad) common = out;
-        else if (promote == TPT_PROMOTE_FLOAT) common = TPT_F32;
+        if (broad)
+            common = out;
+        else if (promote == TPT_PROMOTE_FLOAT)
+            common = TPT_F32;
     } else if (common == TPT_F32 && out == TPT_F64) {
         common = out; /* integers with a Python float, while float64 is the default dtype */
     } else if (common == TPT_C64 && out == TPT_C128) {
@@ -124,10 +121,14 @@ tpt_dtype_t tpt_expr_dtype(const tpt_lower_t *L) {
 static double finite_max(const parser_t *p, double sign) {
     const tpt_arg_t *arg = &p->L->args[0];
     switch (tpt_dtype_real((tpt_dtype_t)(arg->kind == TPT_ARG_TENSOR ? arg->u.tensor.dtype : p->dtype))) {
-        case TPT_F16: return sign * 65504.0;
-        case TPT_BF16: return sign * 0x1.fep127;
-        case TPT_F64: return sign * 0x1.fffffffffffffp1023;
-        default: return sign * 0x1.fffffep127;
+        case TPT_F16:
+            return sign * 65504.0;
+        case TPT_BF16:
+            return sign * 0x1.fep127;
+        case TPT_F64:
+            return sign * 0x1.fffffffffffffp1023;
+        default:
+            return sign * 0x1.fffffep127;
     }
 }
 
@@ -158,9 +159,7 @@ static void unify(parser_t *p, int n, const item_t *items, tpt_val_t *out) {
     }
 }
 
-static tpt_val_t to_bool(parser_t *p, item_t item) {
-    return tpt_ir_convert(p->ir, value_of(p, item, TPT_BOOL), TPT_BOOL);
-}
+static tpt_val_t to_bool(parser_t *p, item_t item) { return tpt_ir_convert(p->ir, value_of(p, item, TPT_BOOL), TPT_BOOL); }
 
 /* ---- names ---- */
 
@@ -175,10 +174,13 @@ static item_t argument(parser_t *p, int i, bool raw) {
     const tpt_arg_t *arg = &L->args[i];
     const char *name = L->names[i];
     switch (arg->kind) {
-        case TPT_ARG_NONE: return none;
+        case TPT_ARG_NONE:
+            return none;
         case TPT_ARG_INT:
-        case TPT_ARG_BOOL: return make_static((double)arg->u.i);
-        case TPT_ARG_STRING: return (item_t){ITEM_TEXT, 0, arg->u.string.text, (size_t)arg->count, TPT_VAL_NONE};
+        case TPT_ARG_BOOL:
+            return make_static((double)arg->u.i);
+        case TPT_ARG_STRING:
+            return (item_t){ITEM_TEXT, 0, arg->u.string.text, (size_t)arg->count, TPT_VAL_NONE};
         case TPT_ARG_TENSOR: {
             if (i < 64) p->used |= UINT64_C(1) << i;
             tpt_val_t v = tpt_lower_tensor(L, name);
@@ -190,7 +192,8 @@ static item_t argument(parser_t *p, int i, bool raw) {
             if (!is_complex && tpt_lower_is_static(L, name)) return make_static(tpt_lower_static(L, name, 0));
             return make_value(tpt_lower_number(L, name, raw ? tpt_lower_number_dtype(L, name) : p->dtype));
         }
-        default: return fail(p, "an argument of a kind that expressions lack");
+        default:
+            return fail(p, "an argument of a kind that expressions lack");
     }
 }
 
@@ -228,7 +231,8 @@ static item_t parse_raw(parser_t *p) {
 
 static item_t call_if(parser_t *p) {
     item_t cond = parse_expr(p, 0);
-    if (p->skip == 0 && !p->failed && cond.kind != ITEM_STATIC) return fail(p, "the condition of 'if' is not known when lowering");
+    if (p->skip == 0 && !p->failed && cond.kind != ITEM_STATIC)
+        return fail(p, "the condition of 'if' is not known when lowering");
     expect(p, ",");
     bool taken = cond.number != 0;
     int outer = p->skip;
@@ -275,7 +279,8 @@ static item_t call_has(parser_t *p, bool truth) {
 static const struct {
     const char *name;
     tpt_dtype_t dtype;
-} casts[] = {{"bool", TPT_BOOL}, {"u8", TPT_U8}, {"i32", TPT_I32}, {"i64", TPT_I64}, {"u32", TPT_U32}, {"u64", TPT_U64}, {"f32", TPT_F32}, {"f64", TPT_F64}};
+} casts[] = {{"bool", TPT_BOOL}, {"u8", TPT_U8},   {"i32", TPT_I32}, {"i64", TPT_I64},
+             {"u32", TPT_U32},   {"u64", TPT_U64}, {"f32", TPT_F32}, {"f64", TPT_F64}};
 
 /* Questions about a value's dtype, answered when lowering: isfloat(x) and the like. */
 static int dtype_question(const char *word, size_t size, tpt_dtype_t d) {
@@ -448,12 +453,12 @@ static const struct operator_row {
     int op;
 } operators[] = {
     /* Longer tokens first. */
-    {"||", 1, OP_LOGIC, TPT_IR_OR},      {"&&", 2, OP_LOGIC, TPT_IR_AND},   {"==", 3, OP_COMPARE, TPT_IR_EQ},
-    {"!=", 3, OP_COMPARE, TPT_IR_NE},    {"<=", 3, OP_COMPARE, TPT_IR_LE},  {">=", 3, OP_COMPARE, TPT_IR_GE},
-    {"<<", 7, OP_SHIFT, TPT_IR_SHL},     {">>", 7, OP_SHIFT, TPT_IR_SHR_ARITH}, {"<", 3, OP_COMPARE, TPT_IR_LT},
-    {">", 3, OP_COMPARE, TPT_IR_GT},     {"|", 4, OP_BINARY, TPT_IR_OR},    {"^", 5, OP_BINARY, TPT_IR_XOR},
-    {"&", 6, OP_BINARY, TPT_IR_AND},     {"+", 8, OP_BINARY, TPT_IR_ADD},   {"-", 8, OP_BINARY, TPT_IR_SUB},
-    {"*", 9, OP_BINARY, TPT_IR_MUL},     {"/", 9, OP_BINARY, TPT_IR_DIV},
+    {"||", 1, OP_LOGIC, TPT_IR_OR},   {"&&", 2, OP_LOGIC, TPT_IR_AND},       {"==", 3, OP_COMPARE, TPT_IR_EQ},
+    {"!=", 3, OP_COMPARE, TPT_IR_NE}, {"<=", 3, OP_COMPARE, TPT_IR_LE},      {">=", 3, OP_COMPARE, TPT_IR_GE},
+    {"<<", 7, OP_SHIFT, TPT_IR_SHL},  {">>", 7, OP_SHIFT, TPT_IR_SHR_ARITH}, {"<", 3, OP_COMPARE, TPT_IR_LT},
+    {">", 3, OP_COMPARE, TPT_IR_GT},  {"|", 4, OP_BINARY, TPT_IR_OR},        {"^", 5, OP_BINARY, TPT_IR_XOR},
+    {"&", 6, OP_BINARY, TPT_IR_AND},  {"+", 8, OP_BINARY, TPT_IR_ADD},       {"-", 8, OP_BINARY, TPT_IR_SUB},
+    {"*", 9, OP_BINARY, TPT_IR_MUL},  {"/", 9, OP_BINARY, TPT_IR_DIV},
 };
 
 static item_t fold_compare(parser_t *p, int op, item_t a, item_t b) {
@@ -464,23 +469,38 @@ static item_t fold_compare(parser_t *p, int op, item_t a, item_t b) {
     }
     double x = a.number, y = b.number;
     switch (op) {
-        case TPT_IR_EQ: return make_static(x == y);
-        case TPT_IR_NE: return make_static(x != y);
-        case TPT_IR_LT: return make_static(x < y);
-        case TPT_IR_LE: return make_static(x <= y);
-        case TPT_IR_GT: return make_static(x > y);
-        default: return make_static(x >= y);
+        case TPT_IR_EQ:
+            return make_static(x == y);
+        case TPT_IR_NE:
+            return make_static(x != y);
+        case TPT_IR_LT:
+            return make_static(x < y);
+        case TPT_IR_LE:
+            return make_static(x <= y);
+        case TPT_IR_GT:
+            return make_static(x > y);
+        default:
+            return make_static(x >= y);
     }
 }
 
 /* Numbers known when lowering; false when the operator has no such form. */
 static bool fold_binary(int op, double x, double y, double *out) {
     switch (op) {
-        case TPT_IR_ADD: *out = x + y; return true;
-        case TPT_IR_SUB: *out = x - y; return true;
-        case TPT_IR_MUL: *out = x * y; return true;
-        case TPT_IR_DIV: *out = x / y; return true;
-        default: return false;
+        case TPT_IR_ADD:
+            *out = x + y;
+            return true;
+        case TPT_IR_SUB:
+            *out = x - y;
+            return true;
+        case TPT_IR_MUL:
+            *out = x * y;
+            return true;
+        case TPT_IR_DIV:
+            *out = x / y;
+            return true;
+        default:
+            return false;
     }
 }
 
@@ -584,7 +604,11 @@ static tpt_val_t full_shape(parser_t *p, tpt_val_t v, int k) {
 }
 
 void tpt_expr_lower(tpt_lower_t *L) {
-    parser_t p = {.L = L, .ir = L->ir, .at = L->row->expr, .dtype = tpt_expr_dtype(L), .nlets = 1}; /* let 0 is nameless: scope 0 is the row */
+    parser_t p = {.L = L,
+                  .ir = L->ir,
+                  .at = L->row->expr,
+                  .dtype = tpt_expr_dtype(L),
+                  .nlets = 1}; /* let 0 is nameless: scope 0 is the row */
     if (p.dtype == TPT_DTYPE_NONE) {
         (void)tpt_lower_fail(L, TPT_INVALID_ARGUMENT, "no promotion is defined for the dtypes of the operands");
         return;

@@ -7,16 +7,18 @@
 
 static tpt_dtype_t bits_dtype(tpt_dtype_t d) {
     switch (tpt_dtype_size(d)) {
-        case 1: return TPT_I8;
-        case 2: return TPT_I16;
-        case 4: return TPT_I32;
-        default: return TPT_I64;
+        case 1:
+            return TPT_I8;
+        case 2:
+            return TPT_I16;
+        case 4:
+            return TPT_I32;
+        default:
+            return TPT_I64;
     }
 }
 
-static tpt_val_t zero_like(tpt_ir_t *ir, tpt_val_t v) {
-    return tpt_ir_like(ir, v, 0);
-}
+static tpt_val_t zero_like(tpt_ir_t *ir, tpt_val_t v) { return tpt_ir_like(ir, v, 0); }
 
 static tpt_val_t fn_signbit(tpt_ir_t *ir, const tpt_val_t *x) {
     tpt_dtype_t d = tpt_ir_dtype(ir, x[0]);
@@ -41,7 +43,8 @@ static tpt_val_t is_infinite(tpt_ir_t *ir, tpt_val_t x) {
 static tpt_val_t fn_isinf(tpt_ir_t *ir, const tpt_val_t *x) {
     tpt_dtype_t d = tpt_ir_dtype(ir, x[0]);
     if (tpt_dtype_is_complex(d))
-        return tpt_ir_or(ir, is_infinite(ir, tpt_ir_unary(ir, TPT_IR_REAL, x[0])), is_infinite(ir, tpt_ir_unary(ir, TPT_IR_IMAG, x[0])));
+        return tpt_ir_or(ir, is_infinite(ir, tpt_ir_unary(ir, TPT_IR_REAL, x[0])),
+                         is_infinite(ir, tpt_ir_unary(ir, TPT_IR_IMAG, x[0])));
     if (tpt_dtype_is_float(d)) return is_infinite(ir, x[0]);
     return tpt_ir_compare(ir, TPT_IR_NE, x[0], x[0]); /* no integer is infinite */
 }
@@ -91,17 +94,11 @@ static tpt_val_t fn_shr(tpt_ir_t *ir, const tpt_val_t *x) {
     return tpt_ir_binary(ir, arithmetic ? TPT_IR_SHR_ARITH : TPT_IR_SHR_LOGIC, x[0], x[1]);
 }
 
-static double host_ten_to(double x) {
-    return pow(10, x);
-}
+static double host_ten_to(double x) { return pow(10, x); }
 
-static double host_factorial(double x) {
-    return tgamma(x + 1);
-}
+static double host_factorial(double x) { return tgamma(x + 1); }
 
-static double host_odd(double x) {
-    return fmod(fabs(x), 2) == 1;
-}
+static double host_odd(double x) { return fmod(fabs(x), 2) == 1; }
 
 #define UNARY(name, op, host) {name, 1, NULL, TPT_IR_##op, host, NULL, NULL}
 #define BINARY(name, op) {name, 2, NULL, TPT_IR_##op, NULL, NULL, NULL}

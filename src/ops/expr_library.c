@@ -2,8 +2,8 @@
  *
  * Sources of the formulas: Kahan 1987, "Branch cuts for complex elementary functions" (inverse trigonometric functions of
  * complex numbers); Shepherd and Laframboise 1981 (variable of erfc); Giles 2012 (variable of erfinv); Abramowitz and Stegun
- * 6.1.41, 6.3.18, 6.4.12 (asymptotic series of the gamma family); Clenshaw 1962 (ranges of the Bessel functions). The coefficients
- * are our own (special_fit.py). */
+ * 6.1.41, 6.3.18, 6.4.12 (asymptotic series of the gamma family); Clenshaw 1962 (ranges of the Bessel functions). The
+ * coefficients are our own (special_fit.py). */
 #include <string.h>
 
 #include "ops/expr.h"
@@ -12,32 +12,30 @@
 /* One step of a recurrence z -> z + 1 up to `top`, with a product or a sum along the way. */
 #define RAISE_PRODUCT(a, b, top) \
     "let p" b " = where(z" a " < " top ", p" a " * z" a ", p" a "); let z" b " = where(z" a " < " top ", z" a " + 1, z" a ");"
-#define RAISE_SUM(a, b, top) \
-    "let s" b " = where(z" a " < " top ", s" a " + 1 / z" a ", s" a "); let z" b " = where(z" a " < " top ", z" a " + 1, z" a ");"
-#define RAISE_SQUARES(a, b, top) \
-    "let s" b " = where(z" a " < " top ", s" a " + 1 / (z" a " * z" a "), s" a "); let z" b " = where(z" a " < " top ", z" a " + 1, z" a ");"
+#define RAISE_SUM(a, b, top)                                                                                                  \
+    "let s" b " = where(z" a " < " top ", s" a " + 1 / z" a ", s" a "); let z" b " = where(z" a " < " top ", z" a " + 1, z" a \
+    ");"
+#define RAISE_SQUARES(a, b, top)                                                                                             \
+    "let s" b " = where(z" a " < " top ", s" a " + 1 / (z" a " * z" a "), s" a "); let z" b " = where(z" a " < " top ", z" a \
+    " + 1, z" a ");"
 
 static const tpt_expr_function_t library[] = {
     /* ---- division: PyTorch's, which is Python's */
     LIBRARY("trunc_div", 2, "x y", "if(isint(x) || isbool(x), x / y, trunc(x / y))"),
-    LIBRARY("floor_div", 2, "x y",
-            "if(isunsigned(x), x / y, if(isint(x), floor_div_int(x, y), floor_div_float(x, y)))"),
-    LIBRARY("floor_div_int", 2, "x y",
-            "let q = x / y; let r = x - q * y; where((r != 0) & ((r < 0) ^ (y < 0)), q - 1, q)"),
+    LIBRARY("floor_div", 2, "x y", "if(isunsigned(x), x / y, if(isint(x), floor_div_int(x, y), floor_div_float(x, y)))"),
+    LIBRARY("floor_div_int", 2, "x y", "let q = x / y; let r = x - q * y; where((r != 0) & ((r < 0) ^ (y < 0)), q - 1, q)"),
     LIBRARY("floor_div_float", 2, "x y",
             "let m = rem(x, y); let c = (x - m) / y; let d = where((m != 0) & ((y < 0) ^ (m < 0)), c - 1, c);"
             "let f = floor(d); let g = where(d - f > 0.5, f + 1, f);"
             "where(y == 0, x / y, where(d == 0, copysign(0 * d, x / y), g))"),
-    LIBRARY("remainder", 2, "x y",
-            "let r = rem(x, y); if(isunsigned(x), r, where((r != 0) & ((r < 0) ^ (y < 0)), r + y, r))"),
+    LIBRARY("remainder", 2, "x y", "let r = rem(x, y); if(isunsigned(x), r, where((r != 0) & ((r < 0) ^ (y < 0)), r + y, r))"),
     LIBRARY("copysign", 2, "x y", "let a = abs(x); where(signbit(y), -a, a)"),
     LIBRARY("hypot", 2, "x y",
             "let a = max(abs(x), abs(y)); let b = min(abs(x), abs(y)); let q = b / where(a == 0, 1, a);"
             "where(isinf(x) | isinf(y), inf, a * sqrt(1 + q * q))"),
     LIBRARY("fmax", 2, "x y", "if(isfloat(x), where(isnan(y), x, where(isnan(x), y, max(x, y))), max(x, y))"),
     LIBRARY("fmin", 2, "x y", "if(isfloat(x), where(isnan(y), x, where(isnan(x), y, min(x, y))), min(x, y))"),
-    LIBRARY("logaddexp", 2, "x y",
-            "let m = max(x, y); where(isinf(m) & (x == y), m, m + log1p(exp(-abs(x - y))))"),
+    LIBRARY("logaddexp", 2, "x y", "let m = max(x, y); where(isinf(m) & (x == y), m, m + log1p(exp(-abs(x - y))))"),
     LIBRARY("logaddexp2", 2, "x y",
             "let m = max(x, y); where(isinf(m) & (x == y), m, m + log1p(pow(2, -abs(x - y))) / 0.6931471805599453)"),
     LIBRARY("xlogy", 2, "x y", "where(isnan(y), nan, where(x == 0, 0, x * log(y)))"),
@@ -76,7 +74,8 @@ static const tpt_expr_function_t library[] = {
     LIBRARY("acosh_complex", 1, "x",
             "let a = sqrt(x - 1); let b = sqrt(x + 1); complex(asinh(real(conj(a) * b)), 2 * atan2(imag(a), real(b)))"),
     LIBRARY("acosh_real", 1, "x",
-            "let t = x - 1; where(x < 1, nan, where(x > if(isf64(x), 1e8, 1e4), log(x) + 0.6931471805599453, log1p(t + sqrt(2 * t + t * t))))"),
+            "let t = x - 1; where(x < 1, nan, where(x > if(isf64(x), 1e8, 1e4), log(x) + 0.6931471805599453, log1p(t + sqrt(2 "
+            "* t + t * t))))"),
     LIBRARY("atanh", 1, "x", "0.5 * (log1p(x) - log1p(-x))"),
     LIBRARY("log2", 1, "x", "log(x) / 0.6931471805599453"),
     LIBRARY("log10", 1, "x", "log(x) / 2.302585092994046"),
@@ -120,18 +119,20 @@ static const tpt_expr_function_t library[] = {
             " - v * (0.0008417508417508417 - v * (0.0019175269175269176 - v * 0.00641025641025641))))))"),
     LIBRARY("lgamma_positive", 1, "x", /* x >= 1 */
             "let z0 = x; let p0 = 1;" RAISE_PRODUCT("0", "1", "8") RAISE_PRODUCT("1", "2", "8") RAISE_PRODUCT("2", "3", "8")
-                RAISE_PRODUCT("3", "4", "8") RAISE_PRODUCT("4", "5", "8") RAISE_PRODUCT("5", "6", "8")
-            "where(x <= 3, (x - 1) * (x - 2) * poly('lgamma', x - 2), lgamma_stirling(z6) - log(p6))"),
+                RAISE_PRODUCT("3", "4", "8") RAISE_PRODUCT("4", "5", "8") RAISE_PRODUCT(
+                    "5", "6", "8") "where(x <= 3, (x - 1) * (x - 2) * poly('lgamma', x - 2), lgamma_stirling(z6) - log(p6))"),
     LIBRARY("lgamma", 1, "x",
             "let a = where(x < 0, 1 - x, x); let g = lgamma_positive(where(a < 1, a + 1, a)) - where(a < 1, log(a), 0);"
             "where(isinf(x), inf, where(x < 0, 1.1447298858494002 - log(abs(sin_pi(x))) - g, g))"),
     LIBRARY("digamma_positive", 1, "x", /* x > 0 */
             "let z0 = x; let s0 = 0;" RAISE_SUM("0", "1", "10") RAISE_SUM("1", "2", "10") RAISE_SUM("2", "3", "10")
                 RAISE_SUM("3", "4", "10") RAISE_SUM("4", "5", "10") RAISE_SUM("5", "6", "10") RAISE_SUM("6", "7", "10")
-                    RAISE_SUM("7", "8", "10") RAISE_SUM("8", "9", "10") RAISE_SUM("9", "10", "10")
-            "let v = 1 / (z10 * z10); log(z10) - 0.5 / z10 - s10 -"
-            " v * (0.08333333333333333 - v * (0.008333333333333333 - v * (0.003968253968253968 - v * (0.004166666666666667"
-            " - v * (0.007575757575757576 - v * (0.021092796092796094 - v * 0.08333333333333333))))))"),
+                    RAISE_SUM("7", "8", "10") RAISE_SUM("8", "9", "10") RAISE_SUM(
+                        "9", "10",
+                        "10") "let v = 1 / (z10 * z10); log(z10) - 0.5 / z10 - s10 -"
+                              " v * (0.08333333333333333 - v * (0.008333333333333333 - v * (0.003968253968253968 - v * "
+                              "(0.004166666666666667"
+                              " - v * (0.007575757575757576 - v * (0.021092796092796094 - v * 0.08333333333333333))))))"),
     LIBRARY("digamma", 1, "x",
             "let r = x - round_even(x); let plain = digamma_positive(where(x < 0, 1 - x, x));"
             "where(x == 0, copysign(inf + 0 * x, -x), where(x < 0, where(r == 0, nan, plain - pi / tan(pi * r)), plain))"),
@@ -139,9 +140,10 @@ static const tpt_expr_function_t library[] = {
             "let z0 = x; let s0 = 0;" RAISE_SQUARES("0", "1", "10") RAISE_SQUARES("1", "2", "10") RAISE_SQUARES("2", "3", "10")
                 RAISE_SQUARES("3", "4", "10") RAISE_SQUARES("4", "5", "10") RAISE_SQUARES("5", "6", "10")
                     RAISE_SQUARES("6", "7", "10") RAISE_SQUARES("7", "8", "10") RAISE_SQUARES("8", "9", "10")
-                        RAISE_SQUARES("9", "10", "10")
-            "let w = 1 / z10; let v = w * w; s10 + w + 0.5 * v + w * v * (0.16666666666666666 - v * (0.03333333333333333"
-            " - v * (0.023809523809523808 - v * (0.03333333333333333 - v * (0.07575757575757576 - v * 0.2531135531135531)))))"),
+                        RAISE_SQUARES("9", "10", "10") "let w = 1 / z10; let v = w * w; s10 + w + 0.5 * v + w * v * "
+                                                       "(0.16666666666666666 - v * (0.03333333333333333"
+                                                       " - v * (0.023809523809523808 - v * (0.03333333333333333 - v * "
+                                                       "(0.07575757575757576 - v * 0.2531135531135531)))))"),
     LIBRARY("trigamma", 1, "x",
             "let s = sin_pi(x); let plain = trigamma_positive(where(x < 0.5, 1 - x, x));"
             "where(x < 0.5, 9.869604401089358 / (s * s) - plain, plain)"),
@@ -150,7 +152,8 @@ static const tpt_expr_function_t library[] = {
     LIBRARY("i0e", 1, "x",
             "let a = abs(x); where(a <= 8, poly('i0e_near', a * 0.25 - 1), poly('i0e_far', 16 / a - 1) / sqrt(a))"),
     LIBRARY("i1e", 1, "x",
-            "let a = abs(x); where(a <= 8, x * poly('i1e_near', a * 0.25 - 1), copysign(poly('i1e_far', 16 / a - 1) / sqrt(a), x))"),
+            "let a = abs(x); where(a <= 8, x * poly('i1e_near', a * 0.25 - 1), copysign(poly('i1e_far', 16 / a - 1) / sqrt(a), "
+            "x))"),
     LIBRARY("i0", 1, "x", "i0e(x) * exp(abs(x))"),
     LIBRARY("i1", 1, "x", "i1e(x) * exp(abs(x))"),
 };

@@ -7,13 +7,9 @@
 #define TPT_DEFAULT_FLOAT TPT_F32
 #define TPT_DEFAULT_COMPLEX TPT_C64
 
-static bool is_fp8(tpt_dtype_t d) {
-    return d == TPT_F8E4M3FN || d == TPT_F8E5M2 || d == TPT_F8E4M3FNUZ || d == TPT_F8E5M2FNUZ;
-}
+static bool is_fp8(tpt_dtype_t d) { return d == TPT_F8E4M3FN || d == TPT_F8E5M2 || d == TPT_F8E4M3FNUZ || d == TPT_F8E5M2FNUZ; }
 
-static bool is_unsigned(tpt_dtype_t d) {
-    return d == TPT_U8 || d == TPT_U16 || d == TPT_U32 || d == TPT_U64;
-}
+static bool is_unsigned(tpt_dtype_t d) { return d == TPT_U8 || d == TPT_U16 || d == TPT_U32 || d == TPT_U64; }
 
 static tpt_dtype_t promote_ints(tpt_dtype_t a, tpt_dtype_t b) {
     size_t size_a = tpt_dtype_size(a), size_b = tpt_dtype_size(b);
@@ -75,21 +71,21 @@ static tpt_dtype_t promote(const tpt_lower_t *L, bool numbers) {
         if (!takes_part(L->names[i])) continue;
         if (arg->kind == TPT_ARG_TENSOR) {
             tpt_dtype_t d = (tpt_dtype_t)arg->u.tensor.dtype;
-            if (arg->u.tensor.rank > 0) dims = tpt_promote_types(dims, d);
-            else zero = tpt_promote_types(zero, d);
+            if (arg->u.tensor.rank > 0)
+                dims = tpt_promote_types(dims, d);
+            else
+                zero = tpt_promote_types(zero, d);
         } else if (arg->kind == TPT_ARG_NUMBER && (numbers || !arg->u.number.wrapped)) {
             tpt_dtype_t d = (tpt_dtype_t)arg->u.number.dtype;
-            if (arg->u.number.wrapped) wrapped = tpt_promote_types(wrapped, wrapped_dtype(d));
-            else zero = tpt_promote_types(zero, d);
+            if (arg->u.number.wrapped)
+                wrapped = tpt_promote_types(wrapped, wrapped_dtype(d));
+            else
+                zero = tpt_promote_types(zero, d);
         }
     }
     return combine(dims, combine(zero, wrapped));
 }
 
-tpt_dtype_t tpt_promote_args(const tpt_lower_t *L) {
-    return promote(L, true);
-}
+tpt_dtype_t tpt_promote_args(const tpt_lower_t *L) { return promote(L, true); }
 
-tpt_dtype_t tpt_promote_tensors(const tpt_lower_t *L) {
-    return promote(L, false);
-}
+tpt_dtype_t tpt_promote_tensors(const tpt_lower_t *L) { return promote(L, false); }

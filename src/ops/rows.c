@@ -51,9 +51,7 @@ static void tpt_rows_sort(void) {
     qsort(tpt_rows_sorted, TPT_ROWS, sizeof tpt_rows_sorted[0], tpt_rows_by_name);
 }
 
-size_t tpt_row_count(void) {
-    return TPT_ROWS;
-}
+size_t tpt_row_count(void) { return TPT_ROWS; }
 
 const tpt_row_t *tpt_row_at(size_t i) {
     (void)pthread_once(&tpt_rows_once, tpt_rows_sort);
@@ -67,21 +65,21 @@ const tpt_row_t *tpt_row_find(const char *name) {
         size_t mid = low + (high - low) / 2;
         int order = strcmp(name, tpt_rows[tpt_rows_sorted[mid]].name);
         if (order == 0) return &tpt_rows[tpt_rows_sorted[mid]];
-        if (order < 0) high = mid;
-        else low = mid + 1;
+        if (order < 0)
+            high = mid;
+        else
+            low = mid + 1;
     }
     return NULL;
 }
 
-const char *tpt_row_name(const tpt_row_t *row) {
-    return row->name;
-}
+const char *tpt_row_name(const tpt_row_t *row) { return row->name; }
 
-uint32_t tpt_row_flags(const tpt_row_t *row) {
-    return row->flags;
-}
+uint32_t tpt_row_flags(const tpt_row_t *row) { return row->flags; }
 
 void tpt_row_lower(tpt_lower_t *L) {
-    if (L->row->expr != NULL) tpt_expr_lower(L);
-    else L->row->lower(L);
+    if (L->row->expr != NULL)
+        tpt_expr_lower(L);
+    else
+        L->row->lower(L);
 }

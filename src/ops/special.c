@@ -12,8 +12,8 @@ typedef struct table {
     int n32, n64;
 } table_t;
 
-#define TABLE(name)                                                                                                 \
-    {#name, tpt_poly_##name##_32, tpt_poly_##name##_64, (int)(sizeof tpt_poly_##name##_32 / sizeof(double)),       \
+#define TABLE(name)                                                                                          \
+    {#name, tpt_poly_##name##_32, tpt_poly_##name##_64, (int)(sizeof tpt_poly_##name##_32 / sizeof(double)), \
      (int)(sizeof tpt_poly_##name##_64 / sizeof(double))},
 static const table_t tables[] = {TPT_POLY_TABLES(TABLE)};
 
@@ -99,8 +99,15 @@ static void zeta_raise(tpt_ir_t *ir, tpt_type_t type, const tpt_val_t *inits, tp
 
 /* B_2k / (2k)!, k = 1, 2, ... */
 static const double bernoulli[] = {
-    1.0 / 12, -1.0 / 720, 1.0 / 30240, -1.0 / 1209600, 1.0 / 47900160, -691.0 / 1307674368000.0,
-    1.0 / 74724249600.0, -3617.0 / 10670622842880000.0, 43867.0 / 5109094217170944000.0,
+    1.0 / 12,
+    -1.0 / 720,
+    1.0 / 30240,
+    -1.0 / 1209600,
+    1.0 / 47900160,
+    -691.0 / 1307674368000.0,
+    1.0 / 74724249600.0,
+    -3617.0 / 10670622842880000.0,
+    43867.0 / 5109094217170944000.0,
 };
 
 static tpt_val_t zeta_tail(tpt_ir_t *ir, tpt_val_t q, tpt_val_t s) {
