@@ -51,6 +51,8 @@ tpt_arena_t *tpt_ir_arena(tpt_ir_t *ir) { return &ir->arena; }
 
 void tpt_ir_set_precision(tpt_ir_t *ir, tpt_precision_t precision) { ir->precision = precision; }
 
+tpt_precision_t tpt_ir_precision(const tpt_ir_t *ir) { return ir->precision; }
+
 /* ---- the sticky error ----------------------------------------------------------------------------------------------- */
 
 const tpt_status_t *tpt_ir_status(const tpt_ir_t *ir) { return ir->error; }

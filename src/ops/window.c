@@ -180,9 +180,10 @@ static tpt_val_t multiply(tpt_ir_t *ir, tpt_val_t x, int dim, tpt_val_t m, int s
     tpt_ir_dot_t dot = {.n_contract = 1};
     dot.lhs_contract[0] = dim;
     dot.rhs_contract[0] = side;
+    tpt_precision_t before = tpt_ir_precision(ir);
     tpt_ir_set_precision(ir, TPT_PRECISION_HIGHEST); /* the weights are positions: never round them */
     x = tpt_ir_dot(ir, x, m, &dot);
-    tpt_ir_set_precision(ir, tpt_precision_get());
+    tpt_ir_set_precision(ir, before);
     return tpt_shape_move(ir, x, tpt_ir_rank(ir, x) - 1, dim);
 }
 
