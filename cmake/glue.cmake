@@ -1,5 +1,6 @@
 # The C++ glue. PyTorch's headers are system headers; its ABI decides the name of the module.
-execute_process(COMMAND ${Python_EXECUTABLE} -c "import torch; print(torch.utils.cmake_prefix_path); print(torch.__version__.split('+')[0]); print(int(torch._C._GLIBCXX_USE_CXX11_ABI))"
+# A half-built package of ours must not be loaded by this import.
+execute_process(COMMAND ${CMAKE_COMMAND} -E env TORCH_DEVICE_BACKEND_AUTOLOAD=0 ${Python_EXECUTABLE} -c "import torch; print(torch.utils.cmake_prefix_path); print(torch.__version__.split('+')[0]); print(int(torch._C._GLIBCXX_USE_CXX11_ABI))"
   OUTPUT_VARIABLE torch_facts OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE torch_rc)
 if(torch_rc)
   message(FATAL_ERROR "PyTorch not found by ${Python_EXECUTABLE}: pip install torch==2.13.0")
