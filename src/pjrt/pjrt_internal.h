@@ -82,9 +82,9 @@ PJRT_Buffer_Type tpt_pjrt_type(tpt_dtype_t dtype); /* PJRT_Buffer_Type_INVALID w
 size_t tpt_pjrt_type_size(PJRT_Buffer_Type type);  /* bytes of the host form; 0 for tokens and packed types */
 
 /* ---- options.c */
-#define TPT_PJRT_OPTIONS_MAX 256
+#define TPT_PJRT_OPTIONS_MAX 1024
 typedef struct tpt_pjrt_options {
-    bool portable, fast_minmax_off, overrides, excess_precision;
+    bool portable, fast_minmax_off, overrides, excess_precision, tiny;
     int device_id;
 } tpt_pjrt_options_t;
 /* A serialized CompileOptionsProto for one replica and one partition; returns its size. */

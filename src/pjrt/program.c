@@ -16,6 +16,7 @@ static size_t program_options(const tpt_client_t *client, const tpt_compile_opti
         .overrides = !atomic_load_explicit(&client->no_overrides, memory_order_relaxed),
         .excess_precision = options->excess_precision,
         .fast_minmax_off = options->exact_minmax && client->is_cpu,
+        .tiny = options->tiny && client->is_cpu,
     };
     return tpt_pjrt_options_write(&all, out);
 }
