@@ -108,7 +108,7 @@ tpt_status_t *tpt_graph_record(tpt_dev_t *dev, tpt_call_t *c, tpt_storage_t **ou
         node->where[n] = '\0';
     }
     for (int t = 0; t < p->ntensors; t++) g->inputs[g->ninputs++] = value_of(g, tensor_at(c, &p->tensors[t])->storage);
-    memcpy(g->slots + 2 * g->nslots, c->numbers, 2 * (size_t)p->nslots * sizeof *g->slots);
+    if (p->nslots) memcpy(g->slots + 2 * g->nslots, c->numbers, 2 * (size_t)p->nslots * sizeof *g->slots);
     g->nslots += p->nslots;
     node->first_output = (uint32_t)g->nvalues;
     g->nvalues += noutputs;

@@ -4,6 +4,7 @@
 
 #include "run_internal.h"
 
+#define TINY 2048 /* elements: below it a cheap compile beats a fast program */
 #define PACK_BOUND (1 << 20) /* length of a pack while lowering; the true one is set at the end */
 
 typedef struct lowering {
@@ -14,6 +15,7 @@ typedef struct lowering {
     tpt_val_t bad;     /* the program's out-of-range word so far */
     int pack_arg[TPT_PACK_COUNT];
     uint32_t node; /* being lowered */
+    uint32_t streams; /* random states that the node has asked for */
     tpt_arena_t scratch;
 } lowering_t;
 
@@ -101,7 +103,11 @@ static tpt_val_t lower_rng(tpt_lower_t *L, int arg) {
     lowering_t *w = L->run;
     const tpt_plan_t *plan = w->graph->nodes[w->node].plan;
     if (plan->args[arg].kind != TPT_ARG_RNG) return tpt_lower_fail(L, TPT_INTERNAL, "%s: no random state given", L->schema_name);
-    return pack_place(w, TPT_PACK_U64, plan->arg_slot[arg], TPT_NUM_ID, TPT_U64, 2);
+    tpt_val_t state = pack_place(w, TPT_PACK_U64, plan->arg_slot[arg], TPT_NUM_ID, TPT_U64, 2);
+    if (w->streams++ == 0) return state;
+    /* A further draw of the same call starts far away in the generator's counter. */
+    tpt_val_t step = tpt_ir_const_ints(w->ir, TPT_U64, 2, (const int64_t[]){0, (int64_t)(w->streams - 1) << 56});
+    return tpt_ir_add(w->ir, state, step);
 }
 
 /* ---- one node ------------------------------------------------------------------------------------------------------ */
@@ -221,6 +227,7 @@ static tpt_status_t *run_row(lowering_t *w, const tpt_node_t *node, tpt_lower_t 
         L->outs = targets;
         L->nouts = p->nwrites;
     }
+    w->streams = 0;
     TPT_TRY(decode_args(w, node, &L->values));
     tpt_ir_set_precision(w->ir, p->precision);
     tpt_row_lower(L);
@@ -292,6 +299,7 @@ static tpt_status_t *lower_all(lowering_t *w, const tpt_cut_t *cut, char **out_t
     if (w->prog->flagged) tpt_ir_result(w->ir, w->bad);
     w->prog->nresults = cut->nlive + w->prog->flagged;
     close_packs(w);
+    w->prog->tiny = tpt_ir_largest(w->ir) <= TINY;
     TPT_TRY(tpt_ir_take_status(w->ir));
     TPT_TRY_MSG(tpt_ir_verify(w->ir), "while checking a program of %zu ops", w->graph->nnodes);
     tpt_str_t text;

@@ -9,6 +9,7 @@
 static tpt_mutex_t plans_lock = TPT_MUTEX_INIT;
 static tpt_map_t plans = {.max = MAX_PLANS};
 static atomic_uint_fast64_t next_op = 1, next_plan = 1;
+static tpt_op_t *all_ops; /* guarded by plans_lock */
 
 /* ---- bound ops ----------------------------------------------------------------------------------------------------- */
 
@@ -70,6 +71,10 @@ tpt_status_t *tpt_op_bind(const tpt_row_t *row, const char *schema_name, int npa
         free_op(op);
         return tpt_status_oom(sizeof *op);
     }
+    tpt_mutex_lock(&plans_lock);
+    op->next = all_ops;
+    all_ops = op;
+    tpt_mutex_unlock(&plans_lock);
     *out_op = op;
     return NULL;
 }

@@ -80,6 +80,7 @@ struct tpt_op {
     const char **names;
     bool fresh_outs;
     uint64_t statics; /* bit i: number param i is part of the key */
+    tpt_op_t *next;   /* all ops, alive for ever */
     uint64_t ones;    /* bit i: the same, but only while it is 1 ("alpha=1" of a row) */
 };
 
