@@ -1,7 +1,13 @@
 /* index.c - reading and writing at user-given indices: index, index_put, index_select, take, put, gather. */
+#include "ops/scan.h"
 #include "ops/shape.h"
 
 /* ---- helpers ------------------------------------------------------------------------------------------------------- */
+
+/* 32-bit indices where they do: cheaper arithmetic, on TPUs above all. */
+static tpt_val_t narrow(tpt_ir_t *ir, tpt_val_t index, int64_t size) {
+    return size <= INT32_MAX ? tpt_ir_convert(ir, index, TPT_I32) : index;
+}
 
 tpt_val_t tpt_index_take(tpt_ir_t *ir, tpt_val_t x, int dim, tpt_val_t index) {
     const tpt_type_t xt = *tpt_ir_type(ir, x), it = *tpt_ir_type(ir, index);
@@ -20,7 +26,7 @@ tpt_val_t tpt_index_take(tpt_ir_t *ir, tpt_val_t x, int dim, tpt_val_t index) {
     }
     g.collapsed_slice_dims[0] = g.start_index_map[0] = dim;
     if (tpt_type_numel(&out) == 0 || xt.dims[dim] == 0) return tpt_shape_zeros_type(ir, out);
-    return tpt_ir_gather(ir, x, tpt_ir_unsqueeze(ir, index, it.rank), &g);
+    return tpt_ir_gather(ir, x, tpt_ir_unsqueeze(ir, narrow(ir, index, xt.dims[dim]), it.rank), &g);
 }
 
 tpt_val_t tpt_index_strict(tpt_lower_t *L, tpt_val_t index, int64_t size) {
@@ -38,7 +44,7 @@ tpt_val_t tpt_index_scatter_rows(tpt_ir_t *ir, tpt_ir_scatter_op_t op, tpt_val_t
     for (int d = 0; d < xt.rank; d++)
         if (d != dim) s.update_window_dims[s.n_window++] = d;
     s.inserted_window_dims[0] = s.scatter_dims_to_operand_dims[0] = dim;
-    return tpt_ir_scatter(ir, op, x, tpt_ir_unsqueeze(ir, index, 1), updates, &s);
+    return tpt_ir_scatter(ir, op, x, tpt_ir_unsqueeze(ir, narrow(ir, index, xt.dims[dim]), 1), updates, &s);
 }
 
 /* x without what lies past the index in the other dims: a batched gather or scatter wants equal sizes. */
@@ -60,38 +66,11 @@ tpt_val_t tpt_index_scatter_elements(tpt_ir_t *ir, tpt_ir_scatter_op_t op, tpt_v
     }
     s.inserted_window_dims[0] = s.scatter_dims_to_operand_dims[0] = dim;
     tpt_val_t part = crop(ir, x, dim, &it);
-    part = tpt_ir_scatter(ir, op, part, tpt_ir_unsqueeze(ir, index, it.rank), updates, &s);
+    part = tpt_ir_scatter(ir, op, part, tpt_ir_unsqueeze(ir, narrow(ir, index, xt.dims[dim]), it.rank), updates, &s);
     if (tpt_type_equal(tpt_ir_type(ir, part), &xt)) return part;
     tpt_val_t starts[TPT_MAX_RANK];
     for (int d = 0; d < xt.rank; d++) starts[d] = tpt_ir_const_i(ir, TPT_I64, 0);
     return tpt_ir_dynamic_update_slice(ir, x, part, starts);
-}
-
-#define CUMSUM_BLOCK 128
-
-/* Running sums along the last of two dims by doubling. */
-static tpt_val_t cumsum_rows(tpt_ir_t *ir, tpt_val_t x) {
-    int64_t n = tpt_ir_dim(ir, x, 1);
-    for (int64_t s = 1; s < n; s *= 2)
-        x = tpt_ir_add(ir, x, tpt_shape_pad_dim(ir, tpt_ir_slice_dim(ir, x, 1, 0, n - s), 1, s, 0, 1));
-    return x;
-}
-
-/* In blocks, so that long inputs take a few passes and not one a doubling. */
-tpt_val_t tpt_index_cumsum(tpt_ir_t *ir, tpt_val_t x) {
-    int64_t n = tpt_ir_dim(ir, x, 0), rows = (n + CUMSUM_BLOCK - 1) / CUMSUM_BLOCK;
-    if (tpt_ir_status(ir) != NULL || n <= 1) return x;
-    if (rows == 1) {
-        int64_t flat[2] = {1, n};
-        return tpt_ir_flatten(ir, cumsum_rows(ir, tpt_ir_reshape(ir, x, 2, flat)));
-    }
-    int64_t dims[2] = {rows, CUMSUM_BLOCK};
-    x = tpt_ir_reshape(ir, tpt_shape_pad_dim(ir, x, 0, 0, rows * CUMSUM_BLOCK - n, 1), 2, dims);
-    x = cumsum_rows(ir, x);
-    tpt_val_t totals = tpt_ir_flatten(ir, tpt_ir_slice_dim(ir, x, 1, CUMSUM_BLOCK - 1, CUMSUM_BLOCK));
-    tpt_val_t before = tpt_ir_sub(ir, tpt_index_cumsum(ir, totals), totals);
-    x = tpt_ir_flatten(ir, tpt_ir_add(ir, x, tpt_ir_unsqueeze(ir, before, 1)));
-    return tpt_ir_slice_dim(ir, x, 0, 0, n);
 }
 
 tpt_val_t tpt_index_segments(tpt_ir_t *ir, tpt_val_t starts, int64_t n) {
@@ -101,7 +80,7 @@ tpt_val_t tpt_index_segments(tpt_ir_t *ir, tpt_val_t starts, int64_t n) {
     tpt_val_t ones = tpt_ir_full_i(ir, tpt_type_make(TPT_I64, 1, &later), 1);
     starts = tpt_ir_slice_dim(ir, starts, 0, 1, m);
     marks = tpt_index_scatter_rows(ir, TPT_IR_SCATTER_ADD, marks, 0, starts, ones);
-    return tpt_index_cumsum(ir, marks);
+    return tpt_scan_sum(ir, marks, 0);
 }
 
 /* ---- index, index_put ---------------------------------------------------------------------------------------------- */
@@ -170,6 +149,7 @@ static bool advanced_of(tpt_lower_t *L, const tpt_type_t *self, advanced_t *a) {
             return false;
         }
         index = tpt_lower_index(L, tpt_ir_convert(L->ir, index, TPT_I64), self->dims[d]);
+        index = narrow(L->ir, index, tpt_type_numel(self)); /* all alike, to be joined */
         if (!broadcast_common(L, &a->common, tpt_ir_type(L->ir, index))) return false;
         a->dims[a->n] = d;
         parts[a->n++] = index;
@@ -285,6 +265,7 @@ void tpt_index_gather(tpt_lower_t *L) {
         g.start_indices_batching_dims[g.n_batch++] = d;
     }
     g.collapsed_slice_dims[0] = g.start_index_map[0] = dim;
+    index = narrow(L->ir, index, tpt_ir_dim(L->ir, x, dim));
     x = tpt_ir_gather(L->ir, crop(L->ir, x, dim, &it), tpt_ir_unsqueeze(L->ir, index, it.rank), &g);
     tpt_lower_result(L, tpt_ir_reshape(L->ir, x, shape.rank, shape.dims));
 }

@@ -1,4 +1,5 @@
 /* index_mask.c - what a mask selects: results whose size is known only after running are padded and counted. */
+#include "ops/scan.h"
 #include "ops/shape.h"
 
 typedef struct selected {
@@ -15,7 +16,8 @@ static selected_t select_places(tpt_ir_t *ir, tpt_val_t mask) {
         s.places = tpt_shape_zeros(ir, TPT_I64, 1, &s.n);
         return s;
     }
-    tpt_val_t sums = tpt_index_cumsum(ir, tpt_ir_convert(ir, mask, TPT_I64));
+    tpt_val_t sums = tpt_scan_sum(ir, tpt_ir_convert(ir, mask, s.n <= INT32_MAX ? TPT_I32 : TPT_I64), 0);
+    sums = tpt_ir_convert(ir, sums, TPT_I64);
     s.count = tpt_ir_reshape(ir, tpt_ir_slice_dim(ir, sums, 0, s.n - 1, s.n), 0, NULL);
     s.places = tpt_ir_select(ir, mask, tpt_ir_sub(ir, sums, tpt_ir_const_i(ir, TPT_I64, 1)), tpt_ir_const_i(ir, TPT_I64, s.n));
     return s;

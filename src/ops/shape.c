@@ -1,7 +1,6 @@
 /* shape.c - copies, joins and rearrangements of whole tensors. */
+#include "ops/scan.h"
 #include "ops/shape.h"
-
-#include <string.h>
 
 /* ---- helpers ------------------------------------------------------------------------------------------------------- */
 
@@ -192,7 +191,8 @@ void tpt_shape_repeat_interleave(tpt_lower_t *L) {
     int64_t n = tpt_lower_int(L, "output_size", 0);
     tpt_dtype_t dtype = tpt_ir_dtype(L->ir, repeats);
     tpt_val_t counts = tpt_ir_convert(L->ir, repeats, TPT_I64);
-    tpt_val_t starts = tpt_ir_sub(L->ir, tpt_index_cumsum(L->ir, counts), counts);
+    tpt_val_t starts = tpt_ir_sub(L->ir, tpt_scan_sum(L->ir, counts, 0), counts);
+    tpt_lower_flag(L, tpt_ir_compare(L->ir, TPT_IR_LT, counts, tpt_ir_const_i(L->ir, TPT_I64, 0)), -1);
     tpt_val_t index = tpt_ir_dim(L->ir, repeats, 0) == 0 ? tpt_shape_zeros(L->ir, TPT_I64, 1, &n)
                                                          : tpt_index_segments(L->ir, starts, n);
     tpt_lower_result(L, tpt_ir_convert(L->ir, index, dtype));

@@ -32,8 +32,6 @@ tpt_val_t tpt_index_scatter_rows(tpt_ir_t *ir, tpt_ir_scatter_op_t op, tpt_val_t
 /* The same per element: index and updates have x's rank, and may be smaller than x. */
 tpt_val_t tpt_index_scatter_elements(tpt_ir_t *ir, tpt_ir_scatter_op_t op, tpt_val_t x, int dim, tpt_val_t index,
                                      tpt_val_t updates);
-/* Running sum of a rank-1 value. */
-tpt_val_t tpt_index_cumsum(tpt_ir_t *ir, tpt_val_t x);
 /* For each position in [0, n) the segment it lies in; segment k begins at starts[k] (ascending, starts[0] = 0). */
 tpt_val_t tpt_index_segments(tpt_ir_t *ir, tpt_val_t starts, int64_t n);
 

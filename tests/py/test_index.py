@@ -223,7 +223,7 @@ def test_index_add_copy_fill(dtype):
 def test_index_add_details():
     check(lambda t, i, s: t.index_add(0, i, s, alpha=-2), data(3, 2), ints(1, 1, 0), data(3, 2, seed=2))
     check(lambda t, i, s: t.index_add(0, i, s), data(3), ints(1, 1, 1), torch.ones(3))
-    check(lambda t, i, s: t.index_add(0, i, s), torch.zeros(()), ints([0]), torch.ones(1))
+    check(lambda t, i, s: t.index_add(0, i, s), torch.zeros(()), ints([0]), torch.ones(()))
     check_grad(lambda t, i, s: t.index_add(0, i, s), data(3, 2), ints(1, 1, 0), data(3, 2, seed=2))
     raises_index_error(lambda t, i, s: t.index_add(0, i, s), data(3), ints(3), data(1))
     raises_index_error(lambda t, i, s: t.index_copy(0, i, s), data(3), ints(-1), data(1))
