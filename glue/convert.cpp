@@ -264,7 +264,7 @@ void convert_rng(const Binding &binding, Args args, Converted *out) {
   tpt_arg_t *arg = &out->args[binding.rng_arg];
   arg->kind = TPT_ARG_RNG;
   arg->count = 0;
-  rng_take(generator, out->device, 2 * static_cast<uint64_t>(most) + 16, &arg->u.rng.seed, &arg->u.rng.offset);
+  rng_take(generator, out->device, blocks_for(most), &arg->u.rng.seed, &arg->u.rng.offset);
 }
 
 void check_overlap(const Binding &binding, Args args) {

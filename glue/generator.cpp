@@ -1,8 +1,10 @@
 // generator.cpp - random state of a device: a Philox seed and a position counted in 128-bit blocks.
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/GeneratorImpl.h>
+#include <torch/library.h>
 
 #include <atomic>
 #include <cstring>
@@ -81,7 +83,44 @@ Defaults &defaults() {
   return *all;
 }
 
+tpt_arg_t number_arg(double value) {
+  tpt_arg_t arg{};
+  arg.kind = TPT_ARG_NUMBER;
+  arg.u.number.dtype = TPT_F64;
+  arg.u.number.wrapped = true;
+  arg.u.number.v.f[0] = value;
+  return arg;
+}
+
+// PyTorch's meta kernel of this one is written in Python and loads its compiler (seconds) only to say that self is returned.
+at::Tensor &normal_(at::Tensor &self, double mean, double std, std::optional<at::Generator> generator) {
+  static const tpt_op_t *const op = [] {
+    const tpt_param_t params[] = {{"self", true}, {"mean", false}, {"std", false}, {"generator", false}};
+    const tpt_row_t *row = tpt_row_find("normal_");
+    TORCH_CHECK(row != nullptr, "tpu: the table of ops has no row \"normal_\"");
+    tpt_op_t *bound = nullptr;
+    check(tpt_op_bind(row, "aten::normal_", 4, params, /*fresh_outs=*/false, &bound));
+    return bound;
+  }();
+  TORCH_CHECK(std >= 0.0, "normal expects std >= 0.0, but found std ", std);
+  if (self.numel() == 0) return self;
+  at::assert_no_internal_overlap(self);
+  const auto device = static_cast<int>(self.device().index());
+  tpt_arg_t args[4] = {{}, number_arg(mean), number_arg(std), {}};
+  args[0].kind = TPT_ARG_TENSOR;
+  args[0].u.tensor = borrow(self);
+  args[3].kind = TPT_ARG_RNG;
+  rng_take(generator, device, blocks_for(self.numel()), &args[3].u.rng.seed, &args[3].u.rng.offset);
+  run_op(op, args, 4, device, nullptr, 0, nullptr);
+  return self;
+}
+
 }  // namespace
+
+// Room for two blocks an element: more than any way of drawing numbers takes.
+uint64_t blocks_for(int64_t elements) { return 2 * static_cast<uint64_t>(elements) + 16; }
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) { m.impl("normal_", TORCH_FN(normal_)); }
 
 const at::Generator &default_generator(int device) {
   const int index = device < 0 ? current_device() : device;

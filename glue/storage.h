@@ -40,6 +40,7 @@ c10::Allocator *device_allocator();
 c10::Allocator *pinned_allocator();
 bool is_pinned(const void *pointer);
 
+uint64_t blocks_for(int64_t elements);  // counter blocks that a random op of so many elements takes
 void seed_all(uint64_t seed);  // all default generators, those not made yet included
 
 }  // namespace tpt_glue
