@@ -1,15 +1,8 @@
 /* random_int.c - random whole numbers, permutations and choices. */
-#include <math.h>
-
+#include "ops/random.h"
 #include "ops/reduce.h"
 #include "ops/scan.h"
 #include "ops/sort.h"
-
-static tpt_val_t bits64(tpt_lower_t *L, int rank, const int64_t *dims) {
-    tpt_val_t next = TPT_VAL_NONE, bits = TPT_VAL_NONE;
-    tpt_ir_rng_bits(L->ir, tpt_lower_rng(L), tpt_type_make(TPT_U64, rank, dims), &next, &bits);
-    return bits;
-}
 
 /* ---- random_ ------------------------------------------------------------------------------------------------------- */
 
@@ -45,13 +38,15 @@ void tpt_ops_random(tpt_lower_t *L) {
         return;
     }
     uint64_t range = (uint64_t)last - (uint64_t)from + 1; /* 0: all 2^64 */
-    tpt_val_t bits = bits64(L, type.rank, type.dims);
+    tpt_val_t bits;
     if (range != 0 && range <= UINT32_MAX) { /* the high half of 32 bits times the range: no division */
-        tpt_val_t high = tpt_ir_binary(ir, TPT_IR_SHR_LOGIC, bits, tpt_ir_const_i(ir, TPT_U64, 32));
-        bits = tpt_ir_mul(ir, high, tpt_ir_const_i(ir, TPT_U64, (int64_t)range));
+        tpt_val_t words[2];
+        tpt_random_words(L, &type, words);
+        bits = tpt_ir_mul(ir, tpt_ir_convert(ir, words[0], TPT_U64), tpt_ir_const_i(ir, TPT_U64, (int64_t)range));
         bits = tpt_ir_binary(ir, TPT_IR_SHR_LOGIC, bits, tpt_ir_const_i(ir, TPT_U64, 32));
-    } else if (range != 0) {
-        bits = tpt_ir_binary(ir, TPT_IR_REM, bits, tpt_ir_const_i(ir, TPT_U64, (int64_t)range));
+    } else {
+        bits = tpt_random_u64(L, &type);
+        if (range != 0) bits = tpt_ir_binary(ir, TPT_IR_REM, bits, tpt_ir_const_i(ir, TPT_U64, (int64_t)range));
     }
     tpt_val_t whole = tpt_ir_add(ir, tpt_ir_convert(ir, bits, TPT_I64), tpt_ir_const_i(ir, TPT_I64, from));
     tpt_lower_result(L, tpt_ir_convert(ir, whole, d));
@@ -68,7 +63,8 @@ void tpt_ops_randperm(tpt_lower_t *L) {
         return;
     }
     tpt_dtype_t d = L->nouts > 0 ? (tpt_dtype_t)L->outs[0].dtype : tpt_lower_dtype(L, "dtype", TPT_I64);
-    tpt_val_t keys = bits64(L, 1, &n), order;
+    tpt_type_t type = tpt_type_make(TPT_U64, 1, &n);
+    tpt_val_t keys = tpt_random_u64(L, &type), order;
     tpt_sort_pairs(ir, keys, 0, false, &keys, &order);
     tpt_lower_result(L, tpt_ir_convert(ir, order, d));
 }
@@ -77,9 +73,7 @@ void tpt_ops_randperm(tpt_lower_t *L) {
 static tpt_val_t choose_distinct(tpt_lower_t *L, tpt_val_t p, int64_t k) {
     tpt_ir_t *ir = L->ir;
     tpt_type_t type = *tpt_ir_type(ir, p);
-    tpt_val_t noise = tpt_ir_unary(ir, TPT_IR_LOG1P, tpt_ir_neg(ir, tpt_lower_uniform(L, type)));
-    noise = tpt_ir_max(ir, tpt_ir_neg(ir, noise), tpt_ir_like(ir, noise, 0x1p-25));
-    tpt_val_t score = tpt_ir_div(ir, p, noise), best, order;
+    tpt_val_t score = tpt_ir_div(ir, p, tpt_random_exponential(L, type)), best, order;
     if (k == 1) {
         tpt_reduce_extreme(ir, score, 1, true, &best, &order);
         return tpt_ir_unsqueeze(ir, order, 1);

@@ -204,6 +204,13 @@ def test_seed_repeats():
     assert not torch.equal(draws[0][0], torch.rand(9, device="tpu").cpu())
 
 
+def test_bits_are_threefry():
+    """The published words for key 0 and counter 0, on every plugin."""
+    generator = torch.Generator("tpu").manual_seed(0)
+    word = torch.empty(1, dtype=torch.int64, device="tpu").random_(-(1 << 63), None, generator=generator).item()
+    assert word + (1 << 63) == 0x99BA4EFE6B200159
+
+
 def test_generator_argument():
     one = torch.Generator("tpu").manual_seed(3)
     a = torch.rand(5, device="tpu", generator=one).cpu()
