@@ -21,8 +21,8 @@ OPS_INTRO = """\
 
 Made by `make docs` from the tables in `src/ops/*.def`; do not edit.
 
-{rows} rows serve {overloads} overloads. An op that is not here is recorded from PyTorch's decomposition of it where there is one
-(`torch_tpu/_decompose.py`), and else raises `NotImplementedError`. Views (`view`, `permute`, `select`, ...), copies and
+{rows} rows serve {overloads} overloads. An op that is not here is recorded from PyTorch's decomposition of it where there is
+one (`torch_tpu/_decompose.py`), and else raises `NotImplementedError`. Views (`view`, `permute`, `select`, ...), copies and
 factories without a value have kernels in `glue/` and no row.
 
 - *kind*: an elementwise expression over the op's arguments, or a lowering function in C.
