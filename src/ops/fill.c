@@ -14,9 +14,7 @@ void tpt_fill_value(tpt_lower_t *L) {
 }
 
 /* zero, zeros, ones: data is the number. */
-void tpt_fill_constant(tpt_lower_t *L) {
-    tpt_lower_result(L, tpt_ir_full_i(L->ir, tpt_shape_out(L), L->row->data));
-}
+void tpt_fill_constant(tpt_lower_t *L) { tpt_lower_result(L, tpt_ir_full_i(L->ir, tpt_shape_out(L), L->row->data)); }
 
 void tpt_fill_full(tpt_lower_t *L) {
     tpt_type_t type = tpt_shape_out(L);

@@ -15,7 +15,8 @@ tpt_val_t tpt_index_take(tpt_ir_t *ir, tpt_val_t x, int dim, tpt_val_t index) {
     tpt_type_t out = {.dtype = xt.dtype, .rank = xt.rank - 1 + it.rank};
     if (tpt_ir_status(ir) != NULL) return TPT_VAL_NONE;
     if (out.rank > TPT_MAX_RANK || it.rank >= TPT_MAX_RANK)
-        return tpt_ir_fail(ir, tpt_status_make(TPT_UNIMPLEMENTED, "an indexed result of more than %d dimensions", TPT_MAX_RANK));
+        return tpt_ir_fail(ir,
+                           tpt_status_make(TPT_UNIMPLEMENTED, "an indexed result of more than %d dimensions", TPT_MAX_RANK));
     for (int d = 0; d < it.rank; d++) out.dims[dim + d] = it.dims[d];
     for (int d = 0; d < xt.rank; d++) {
         g.slice_sizes[d] = d == dim ? 1 : xt.dims[d];
@@ -37,7 +38,8 @@ tpt_val_t tpt_index_strict(tpt_lower_t *L, tpt_val_t index, int64_t size) {
     return wide;
 }
 
-tpt_val_t tpt_index_scatter_rows(tpt_ir_t *ir, tpt_ir_scatter_op_t op, tpt_val_t x, int dim, tpt_val_t index, tpt_val_t updates) {
+tpt_val_t tpt_index_scatter_rows(tpt_ir_t *ir, tpt_ir_scatter_op_t op, tpt_val_t x, int dim, tpt_val_t index,
+                                 tpt_val_t updates) {
     const tpt_type_t xt = *tpt_ir_type(ir, x);
     tpt_ir_scatter_t s = {.n_inserted = 1, .n_scatter = 1, .index_vector_dim = 1};
     if (tpt_ir_status(ir) != NULL || tpt_ir_numel(ir, updates) == 0 || tpt_type_numel(&xt) == 0) return x;
@@ -87,13 +89,13 @@ tpt_val_t tpt_index_segments(tpt_ir_t *ir, tpt_val_t starts, int64_t n) {
 
 /* A list of optional index tensors against the dims of `self`, put into the form of a gather. */
 typedef struct advanced {
-    int n;                       /* dims with an index */
-    int64_t dims[TPT_MAX_RANK];  /* those dims */
-    tpt_type_t common;           /* shape that the indices broadcast to */
-    tpt_type_t result;           /* shape of self[indices] */
+    int n;                      /* dims with an index */
+    int64_t dims[TPT_MAX_RANK]; /* those dims */
+    tpt_type_t common;          /* shape that the indices broadcast to */
+    tpt_type_t result;          /* shape of self[indices] */
     int nrest;
-    int64_t rest[TPT_MAX_RANK];  /* places of the other dims in the result */
-    tpt_val_t index;             /* [common..., n], wrapped */
+    int64_t rest[TPT_MAX_RANK]; /* places of the other dims in the result */
+    tpt_val_t index;            /* [common..., n], wrapped */
 } advanced_t;
 
 static bool broadcast_common(tpt_lower_t *L, tpt_type_t *common, const tpt_type_t *add) {

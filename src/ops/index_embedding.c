@@ -43,7 +43,8 @@ void tpt_index_embedding_back(tpt_lower_t *L) {
     tpt_dtype_t dtype = tpt_ir_dtype(L->ir, g);
     int64_t dims[2] = {tpt_ir_dim(L->ir, index, 0), tpt_ir_dim(L->ir, g, -1)}, rows = tpt_lower_int(L, "num_weights", 0);
     g = tpt_ir_reshape(L->ir, tpt_ir_convert(L->ir, g, tpt_dtype_opmath(dtype)), 2, dims);
-    g = table_gradient(L->ir, g, index, rows, tpt_lower_int(L, "padding_idx", -1), tpt_lower_bool(L, "scale_grad_by_freq", false));
+    g = table_gradient(L->ir, g, index, rows, tpt_lower_int(L, "padding_idx", -1),
+                       tpt_lower_bool(L, "scale_grad_by_freq", false));
     tpt_lower_result(L, tpt_ir_convert(L->ir, g, dtype));
 }
 
@@ -72,7 +73,8 @@ void tpt_index_embedding_renorm(tpt_lower_t *L) {
     index = tpt_index_strict(L, index, rows);
     tpt_val_t wide = tpt_ir_convert(L->ir, x, work), limit = tpt_lower_number(L, "max_norm", work);
     tpt_val_t norm = row_norms(L->ir, wide, tpt_lower_static(L, "norm_type", 2));
-    tpt_val_t named = tpt_ir_compare(L->ir, TPT_IR_GT, frequencies(L->ir, index, rows, TPT_I64), tpt_ir_const_i(L->ir, TPT_I64, 0));
+    tpt_val_t named =
+        tpt_ir_compare(L->ir, TPT_IR_GT, frequencies(L->ir, index, rows, TPT_I64), tpt_ir_const_i(L->ir, TPT_I64, 0));
     tpt_val_t shorten = tpt_ir_and(L->ir, tpt_ir_unsqueeze(L->ir, named, 1), tpt_ir_compare(L->ir, TPT_IR_GT, norm, limit));
     tpt_val_t scale = tpt_ir_div(L->ir, limit, tpt_ir_add(L->ir, norm, tpt_ir_like(L->ir, norm, 1e-7)));
     tpt_val_t shorter = tpt_ir_convert(L->ir, tpt_ir_mul(L->ir, wide, scale), dtype);
@@ -128,7 +130,8 @@ static tpt_val_t bag_max(tpt_ir_t *ir, const bags_t *b, tpt_val_t *out_winner) {
     tpt_val_t is_best = tpt_ir_compare(ir, TPT_IR_EQ, b->rows, tpt_index_take(ir, best, 0, b->bag));
     tpt_val_t none = tpt_ir_const_i(ir, TPT_I64, b->n);
     tpt_val_t place = tpt_ir_select(ir, is_best, tpt_ir_iota(ir, tpt_type_make(TPT_I64, 2, each), 0), none);
-    tpt_val_t first = tpt_index_scatter_rows(ir, TPT_IR_SCATTER_MIN, tpt_ir_broadcast_to(ir, none, 2, dims), 0, b->target, place);
+    tpt_val_t first =
+        tpt_index_scatter_rows(ir, TPT_IR_SCATTER_MIN, tpt_ir_broadcast_to(ir, none, 2, dims), 0, b->target, place);
     tpt_val_t filled = tpt_ir_compare(ir, TPT_IR_LT, first, none);
     first = tpt_ir_min(ir, first, tpt_ir_const_i(ir, TPT_I64, b->n - 1));
     *out_winner = tpt_ir_select(ir, filled, tpt_index_take(ir, b->index, 0, first), tpt_ir_const_i(ir, TPT_I64, 0));

@@ -26,7 +26,8 @@ static selected_t select_places(tpt_ir_t *ir, tpt_val_t mask) {
 /* Flat positions of the true elements in order, in a vector of `size` that starts as `fill`. */
 static tpt_val_t true_positions(tpt_ir_t *ir, const selected_t *s, int64_t size, int64_t fill) {
     tpt_val_t out = tpt_ir_full_i(ir, tpt_type_make(TPT_I64, 1, &size), fill);
-    return tpt_index_scatter_rows(ir, TPT_IR_SCATTER_SET, out, 0, s->places, tpt_ir_iota(ir, tpt_type_make(TPT_I64, 1, &s->n), 0));
+    return tpt_index_scatter_rows(ir, TPT_IR_SCATTER_SET, out, 0, s->places,
+                                  tpt_ir_iota(ir, tpt_type_make(TPT_I64, 1, &s->n), 0));
 }
 
 /* [size] flat positions -> [size, rank] coordinates. */

@@ -8,8 +8,10 @@ void tpt_pad_constant(tpt_lower_t *L) {
     int64_t pad[2 * TPT_MAX_RANK], low[TPT_MAX_RANK] = {0}, high[TPT_MAX_RANK] = {0};
     int n = tpt_lower_ints(L, "pad", pad, 2 * TPT_MAX_RANK) / 2;
     if (n > rank) {
-        (void)tpt_lower_fail(L, TPT_INVALID_ARGUMENT, "Length of pad should be no more than twice the number of dimensions of the "
-                                                      "input. Pad length is %d while the input has %d dimensions.", 2 * n, rank);
+        (void)tpt_lower_fail(L, TPT_INVALID_ARGUMENT,
+                             "Length of pad should be no more than twice the number of dimensions of the "
+                             "input. Pad length is %d while the input has %d dimensions.",
+                             2 * n, rank);
         return;
     }
     for (int i = 0; i < n; i++) {
@@ -40,7 +42,8 @@ static tpt_val_t pad_dim(tpt_ir_t *ir, tpt_val_t x, int dim, int64_t left, int64
     int64_t n = tpt_ir_dim(ir, x, dim), l = left > 0 ? left : 0, r = right > 0 ? right : 0;
     tpt_val_t parts[3];
     int k = 0;
-    if (l > 0) parts[k++] = mode == PAD_REFLECT ? reversed(ir, tpt_ir_slice_dim(ir, x, dim, 1, 1 + l), dim) : edge(ir, x, dim, 0, l);
+    if (l > 0)
+        parts[k++] = mode == PAD_REFLECT ? reversed(ir, tpt_ir_slice_dim(ir, x, dim, 1, 1 + l), dim) : edge(ir, x, dim, 0, l);
     parts[k++] = x;
     if (r > 0)
         parts[k++] = mode == PAD_REFLECT ? reversed(ir, tpt_ir_slice_dim(ir, x, dim, n - 1 - r, n - 1), dim)
@@ -58,16 +61,18 @@ static tpt_val_t pad_dim_back(tpt_ir_t *ir, tpt_val_t g, int dim, int64_t n, int
     int64_t d = dim;
     if (l > 0) {
         tpt_val_t part = tpt_ir_slice_dim(ir, g, dim, 0, l);
-        part = mode == PAD_REFLECT ? tpt_shape_pad_dim(ir, reversed(ir, part, dim), dim, 1, n - 1 - l, 1)
-                                   : tpt_shape_pad_dim(ir, tpt_ir_unsqueeze(ir, tpt_ir_reduce(ir, TPT_IR_RED_ADD, part, 1, &d), dim),
-                                                       dim, 0, n - 1, 1);
+        part = mode == PAD_REFLECT
+                   ? tpt_shape_pad_dim(ir, reversed(ir, part, dim), dim, 1, n - 1 - l, 1)
+                   : tpt_shape_pad_dim(ir, tpt_ir_unsqueeze(ir, tpt_ir_reduce(ir, TPT_IR_RED_ADD, part, 1, &d), dim), dim, 0,
+                                       n - 1, 1);
         x = tpt_ir_add(ir, x, part);
     }
     if (r > 0) {
         tpt_val_t part = tpt_ir_slice_dim(ir, g, dim, l + n, l + n + r);
-        part = mode == PAD_REFLECT ? tpt_shape_pad_dim(ir, reversed(ir, part, dim), dim, n - 1 - r, 1, 1)
-                                   : tpt_shape_pad_dim(ir, tpt_ir_unsqueeze(ir, tpt_ir_reduce(ir, TPT_IR_RED_ADD, part, 1, &d), dim),
-                                                       dim, n - 1, 0, 1);
+        part = mode == PAD_REFLECT
+                   ? tpt_shape_pad_dim(ir, reversed(ir, part, dim), dim, n - 1 - r, 1, 1)
+                   : tpt_shape_pad_dim(ir, tpt_ir_unsqueeze(ir, tpt_ir_reduce(ir, TPT_IR_RED_ADD, part, 1, &d), dim), dim,
+                                       n - 1, 0, 1);
         x = tpt_ir_add(ir, x, part);
     }
     return x;
@@ -75,11 +80,12 @@ static tpt_val_t pad_dim_back(tpt_ir_t *ir, tpt_val_t g, int dim, int64_t n, int
 
 static bool pads_fit(tpt_lower_t *L, const tpt_type_t *in, const int64_t *pad, int n, pad_mode_t mode) {
     for (int i = 0; i < n; i++) {
-        int64_t size = in->dims[in->rank - 1 - i];
-        bool wide = mode == PAD_REFLECT && (pad[2 * i] >= size || pad[2 * i + 1] >= size) && (pad[2 * i] > 0 || pad[2 * i + 1] > 0);
+        int64_t size = i < in->rank ? in->dims[in->rank - 1 - i] : 0;
+        bool wide =
+            mode == PAD_REFLECT && (pad[2 * i] >= size || pad[2 * i + 1] >= size) && (pad[2 * i] > 0 || pad[2 * i + 1] > 0);
         if (i >= in->rank || wide) {
-            (void)tpt_lower_fail(L, TPT_INVALID_ARGUMENT, "%s: padding size should be less than the corresponding input dimension",
-                                 L->schema_name);
+            (void)tpt_lower_fail(L, TPT_INVALID_ARGUMENT,
+                                 "%s: padding size should be less than the corresponding input dimension", L->schema_name);
             return false;
         }
     }

@@ -21,7 +21,7 @@ static reduction_t reduction_of(tpt_lower_t *L) {
     static const struct {
         const char *text;
         reduction_t reduction;
-    } names[] = {{"add", RED_SUM}, {"sum", RED_SUM},  {"multiply", RED_PROD}, {"prod", RED_PROD},
+    } names[] = {{"add", RED_SUM},   {"sum", RED_SUM},  {"multiply", RED_PROD}, {"prod", RED_PROD},
                  {"mean", RED_MEAN}, {"amax", RED_MAX}, {"amin", RED_MIN}};
     if (!tpt_lower_has(L, "reduce")) return RED_SET;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -32,10 +32,14 @@ static reduction_t reduction_of(tpt_lower_t *L) {
 
 static tpt_val_t neutral(tpt_ir_t *ir, reduction_t reduction, tpt_dtype_t dtype) {
     switch (reduction) {
-        case RED_PROD: return tpt_ir_const_i(ir, dtype, 1);
-        case RED_MAX: return tpt_ir_lowest(ir, dtype);
-        case RED_MIN: return tpt_ir_highest(ir, dtype);
-        default: return tpt_ir_const_i(ir, dtype, 0);
+        case RED_PROD:
+            return tpt_ir_const_i(ir, dtype, 1);
+        case RED_MAX:
+            return tpt_ir_lowest(ir, dtype);
+        case RED_MIN:
+            return tpt_ir_highest(ir, dtype);
+        default:
+            return tpt_ir_const_i(ir, dtype, 0);
     }
 }
 
@@ -49,9 +53,10 @@ static tpt_val_t divide(tpt_ir_t *ir, tpt_val_t x, tpt_val_t count) {
 }
 
 /* self (of `work` dtype) with src reduced into it. */
-static tpt_val_t reduce_into(tpt_ir_t *ir, const target_t *t, reduction_t reduction, tpt_val_t x, tpt_val_t src, bool include_self) {
-    static const tpt_ir_scatter_op_t ops[] = {TPT_IR_SCATTER_SET, TPT_IR_SCATTER_ADD, TPT_IR_SCATTER_MUL, TPT_IR_SCATTER_ADD,
-                                              TPT_IR_SCATTER_MAX, TPT_IR_SCATTER_MIN};
+static tpt_val_t reduce_into(tpt_ir_t *ir, const target_t *t, reduction_t reduction, tpt_val_t x, tpt_val_t src,
+                             bool include_self) {
+    static const tpt_ir_scatter_op_t ops[] = {TPT_IR_SCATTER_SET, TPT_IR_SCATTER_ADD, TPT_IR_SCATTER_MUL,
+                                              TPT_IR_SCATTER_ADD, TPT_IR_SCATTER_MAX, TPT_IR_SCATTER_MIN};
     const tpt_type_t type = *tpt_ir_type(ir, x), st = *tpt_ir_type(ir, src);
     tpt_dtype_t dtype = (tpt_dtype_t)type.dtype;
     tpt_val_t base = x, touched = TPT_VAL_NONE;
@@ -79,9 +84,7 @@ static void finish(tpt_lower_t *L, tpt_val_t x, const tpt_type_t *type) {
     tpt_lower_result(L, type->rank == 0 ? tpt_ir_reshape(L->ir, x, 0, NULL) : x);
 }
 
-static tpt_val_t at_least_1d(tpt_ir_t *ir, tpt_val_t x) {
-    return tpt_ir_rank(ir, x) == 0 ? tpt_ir_flatten(ir, x) : x;
-}
+static tpt_val_t at_least_1d(tpt_ir_t *ir, tpt_val_t x) { return tpt_ir_rank(ir, x) == 0 ? tpt_ir_flatten(ir, x) : x; }
 
 /* ---- scatter ------------------------------------------------------------------------------------------------------- */
 
@@ -131,7 +134,8 @@ void tpt_scatter_index(tpt_lower_t *L) {
     finish(L, reduce_into(L->ir, &t, reduction, x, src, tpt_lower_bool(L, "include_self", true)), &type);
 }
 
-/* Which positions of the dim are named, then a select: no data goes through the scatter. Negative indices count from the end. */
+/* Which positions of the dim are named, then a select: no data goes through the scatter. Negative indices count from the end.
+ */
 void tpt_scatter_index_fill(tpt_lower_t *L) {
     tpt_val_t x = tpt_lower_tensor(L, "self"), index = tpt_ir_flatten(L->ir, tpt_lower_tensor(L, "index"));
     const tpt_type_t type = *tpt_ir_type(L->ir, x);

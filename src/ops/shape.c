@@ -36,9 +36,7 @@ tpt_val_t tpt_shape_zeros(tpt_ir_t *ir, tpt_dtype_t dtype, int rank, const int64
     return tpt_ir_full_i(ir, tpt_type_make(dtype, rank, dims), 0);
 }
 
-tpt_val_t tpt_shape_zeros_type(tpt_ir_t *ir, tpt_type_t type) {
-    return tpt_ir_full_i(ir, type, 0);
-}
+tpt_val_t tpt_shape_zeros_type(tpt_ir_t *ir, tpt_type_t type) { return tpt_ir_full_i(ir, type, 0); }
 
 tpt_val_t tpt_shape_pad_dim(tpt_ir_t *ir, tpt_val_t x, int dim, int64_t low, int64_t high, int64_t step) {
     if (low == 0 && high == 0 && step <= 1) return x;
@@ -92,9 +90,7 @@ void tpt_shape_copy(tpt_lower_t *L) {
     tpt_lower_result(L, tpt_ir_broadcast_to(L->ir, x, to.rank, to.dims));
 }
 
-void tpt_shape_clone(tpt_lower_t *L) {
-    tpt_lower_result(L, tpt_lower_tensor(L, "self"));
-}
+void tpt_shape_clone(tpt_lower_t *L) { tpt_lower_result(L, tpt_lower_tensor(L, "self")); }
 
 /* ---- joins --------------------------------------------------------------------------------------------------------- */
 
@@ -193,8 +189,8 @@ void tpt_shape_repeat_interleave(tpt_lower_t *L) {
     tpt_val_t counts = tpt_ir_convert(L->ir, repeats, TPT_I64);
     tpt_val_t starts = tpt_ir_sub(L->ir, tpt_scan_sum(L->ir, counts, 0), counts);
     tpt_lower_flag(L, tpt_ir_compare(L->ir, TPT_IR_LT, counts, tpt_ir_const_i(L->ir, TPT_I64, 0)), -1);
-    tpt_val_t index = tpt_ir_dim(L->ir, repeats, 0) == 0 ? tpt_shape_zeros(L->ir, TPT_I64, 1, &n)
-                                                         : tpt_index_segments(L->ir, starts, n);
+    tpt_val_t index =
+        tpt_ir_dim(L->ir, repeats, 0) == 0 ? tpt_shape_zeros(L->ir, TPT_I64, 1, &n) : tpt_index_segments(L->ir, starts, n);
     tpt_lower_result(L, tpt_ir_convert(L->ir, index, dtype));
 }
 

@@ -28,7 +28,8 @@ tpt_val_t tpt_index_take(tpt_ir_t *ir, tpt_val_t x, int dim, tpt_val_t index);
 /* Flags values outside [0, size): no negative ones, as gather, scatter and embedding have it. */
 tpt_val_t tpt_index_strict(tpt_lower_t *L, tpt_val_t index, int64_t size);
 /* Adds (or sets) slices of `updates` along dim at a rank-1 index; indices outside are dropped. */
-tpt_val_t tpt_index_scatter_rows(tpt_ir_t *ir, tpt_ir_scatter_op_t op, tpt_val_t x, int dim, tpt_val_t index, tpt_val_t updates);
+tpt_val_t tpt_index_scatter_rows(tpt_ir_t *ir, tpt_ir_scatter_op_t op, tpt_val_t x, int dim, tpt_val_t index,
+                                 tpt_val_t updates);
 /* The same per element: index and updates have x's rank, and may be smaller than x. */
 tpt_val_t tpt_index_scatter_elements(tpt_ir_t *ir, tpt_ir_scatter_op_t op, tpt_val_t x, int dim, tpt_val_t index,
                                      tpt_val_t updates);

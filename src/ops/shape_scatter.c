@@ -48,8 +48,8 @@ void tpt_shape_slice_back(tpt_lower_t *L) {
 static int64_t select_at(tpt_lower_t *L, int64_t n) {
     int64_t at = tpt_lower_int(L, "index", 0);
     if (at < -n || at >= n) {
-        (void)tpt_lower_fail(L, TPT_OUT_OF_RANGE, "select(): index %lld out of range for a dimension of size %lld", (long long)at,
-                             (long long)n);
+        (void)tpt_lower_fail(L, TPT_OUT_OF_RANGE, "select(): index %lld out of range for a dimension of size %lld",
+                             (long long)at, (long long)n);
         return 0;
     }
     return at < 0 ? at + n : at;

@@ -1,8 +1,8 @@
 /* window.c - resampling along the spatial dims: nearest, linear, cubic, with and without antialiasing, and their gradients.
  *
  * Each output position of one dim is a weighted sum of a few input positions, its taps. They follow from the sizes, so they are
- * worked out here, with the arithmetic (float32 or float64) that PyTorch's cpu kernels use. A few taps are read by gathers; many,
- * and all gradients, become a product with the [out, in] matrix of weights, which the program makes from the taps. */
+ * worked out here, with the arithmetic (float32 or float64) that PyTorch's cpu kernels use. A few taps are read by gathers;
+ * many, and all gradients, become a product with the [out, in] matrix of weights, which the program makes from the taps. */
 #include <math.h>
 
 #include "ops/shape.h"
@@ -26,9 +26,7 @@ static bool taps_alloc(tpt_lower_t *L, taps_t *t, int count) {
 }
 
 /* Rounds to float32 unless the data is float64: the cpu kernels compute positions in the data's own arithmetic. */
-static double rounded(double x, bool wide) {
-    return wide ? x : (double)(float)x;
-}
+static double rounded(double x, bool wide) { return wide ? x : (double)(float)x; }
 
 static double scale_of(const taps_t *t, bool align, double given, bool wide) {
     if (align) return t->out > 1 ? rounded((double)(t->in - 1) / (double)(t->out - 1), wide) : 0;
@@ -40,9 +38,7 @@ static double source_of(double scale, int64_t o, bool align, bool wide) {
     return rounded(rounded(scale * ((double)o + 0.5), wide) - 0.5, wide);
 }
 
-static int64_t clamp(int64_t x, int64_t low, int64_t high) {
-    return x < low ? low : x > high ? high : x;
-}
+static int64_t clamp(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
 
 /* ---- taps of each mode --------------------------------------------------------------------------------------------- */
 
@@ -124,12 +120,18 @@ static bool taps_smooth(tpt_lower_t *L, taps_t *t, double given, bool align, boo
 
 static bool taps_of(tpt_lower_t *L, taps_t *t, tpt_window_mode_t mode, double given, bool align, bool wide) {
     switch (mode) {
-        case TPT_WINDOW_NEAREST: return taps_nearest(L, t, given, false);
-        case TPT_WINDOW_NEAREST_EXACT: return taps_nearest(L, t, given, true);
-        case TPT_WINDOW_LINEAR: return taps_linear(L, t, given, align, wide);
-        case TPT_WINDOW_CUBIC: return taps_cubic(L, t, given, align, wide);
-        case TPT_WINDOW_LINEAR_AA: return taps_smooth(L, t, given, align, wide, false);
-        case TPT_WINDOW_CUBIC_AA: return taps_smooth(L, t, given, align, wide, true);
+        case TPT_WINDOW_NEAREST:
+            return taps_nearest(L, t, given, false);
+        case TPT_WINDOW_NEAREST_EXACT:
+            return taps_nearest(L, t, given, true);
+        case TPT_WINDOW_LINEAR:
+            return taps_linear(L, t, given, align, wide);
+        case TPT_WINDOW_CUBIC:
+            return taps_cubic(L, t, given, align, wide);
+        case TPT_WINDOW_LINEAR_AA:
+            return taps_smooth(L, t, given, align, wide, false);
+        case TPT_WINDOW_CUBIC_AA:
+            return taps_smooth(L, t, given, align, wide, true);
     }
     (void)tpt_lower_fail(L, TPT_INTERNAL, "%s: unknown resampling mode", L->schema_name);
     return false;
@@ -251,8 +253,8 @@ void tpt_window_resample(tpt_lower_t *L) {
         for (int d = 0; d < rank; d++) input[d] = tpt_ir_dim(ir, x, d);
     }
     if (n < 1 || rank != n + 2) {
-        (void)tpt_lower_fail(L, TPT_INVALID_ARGUMENT, "%s: expected %d spatial sizes for a tensor of %d dimensions", L->schema_name,
-                             rank - 2, rank);
+        (void)tpt_lower_fail(L, TPT_INVALID_ARGUMENT, "%s: expected %d spatial sizes for a tensor of %d dimensions",
+                             L->schema_name, rank - 2, rank);
         return;
     }
     if (tpt_type_numel(&out) == 0) {

@@ -1,7 +1,7 @@
 /* window_grid.c - grid_sampler_2d and _3d: reading an image at positions that a tensor gives, and its gradients.
  *
- * Along each spatial dim a position has a few taps (1 nearest, 2 linear, 4 cubic): a whole coordinate, a weight, and the weight's
- * derivative by the position. A sample is the sum over all combinations of taps. */
+ * Along each spatial dim a position has a few taps (1 nearest, 2 linear, 4 cubic): a whole coordinate, a weight, and the
+ * weight's derivative by the position. A sample is the sum over all combinations of taps. */
 #include "ops/shape.h"
 
 enum { MODE_LINEAR = 0, MODE_NEAREST = 1, MODE_CUBIC = 2 };
@@ -25,9 +25,7 @@ typedef struct grid {
     axis_t axes[3];  /* in the input's order: (d,) h, w */
 } grid_t;
 
-static tpt_val_t num(const grid_t *g, tpt_ir_t *ir, double value) {
-    return tpt_ir_const_f(ir, g->work, value);
-}
+static tpt_val_t num(const grid_t *g, tpt_ir_t *ir, double value) { return tpt_ir_const_f(ir, g->work, value); }
 
 /* ---- positions ----------------------------------------------------------------------------------------------------- */
 

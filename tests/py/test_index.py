@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-import torch.nn.functional as F
+from torch.nn import functional
 
 import torch_tpu  # noqa: F401
 
@@ -33,7 +33,7 @@ def move(value):
 def same(got, want, **kwargs):
     if isinstance(want, (list, tuple)):
         assert len(got) == len(want)
-        for g, w in zip(got, want):
+        for g, w in zip(got, want, strict=True):
             same(g, w, **kwargs)
         return
     assert got.device.type == "tpu"
@@ -53,7 +53,7 @@ def check_grad(fn, *args, **kwargs):
     weight = data(*want.shape, seed=7).to(want.dtype)
     want.backward(weight)
     got.backward(weight.to("tpu"))
-    for h, d in zip(host, device):
+    for h, d in zip(host, device, strict=True):
         if h.grad is not None:
             torch.testing.assert_close(d.grad.cpu(), h.grad, **kwargs)
 
@@ -365,21 +365,23 @@ def test_mask_gradients():
 @pytest.mark.parametrize("by_frequency", [False, True])
 def test_embedding(dtype, padding, by_frequency):
     index = ints([[0, 1, 1, 5], [5, 5, 2, 1]])
-    check_grad(lambda w, i: F.embedding(i, w, padding, scale_grad_by_freq=by_frequency), data(6, 3, dtype=dtype), index)
-    check_grad(lambda w, i: F.embedding(i, w, padding), data(6, 3, dtype=dtype), index.int())
+    check_grad(
+        lambda w, i: functional.embedding(i, w, padding, scale_grad_by_freq=by_frequency), data(6, 3, dtype=dtype), index
+    )
+    check_grad(lambda w, i: functional.embedding(i, w, padding), data(6, 3, dtype=dtype), index.int())
 
 
 def test_embedding_details():
-    check(lambda w, i: F.embedding(i, w), data(6, 3), ints(3)[0])
-    check(lambda w, i: F.embedding(i, w), data(6, 3), torch.empty(2, 0, dtype=torch.int64))
-    raises_index_error(lambda w, i: F.embedding(i, w), data(6, 3), ints(6))
-    raises_index_error(lambda w, i: F.embedding(i, w), data(6, 3), ints(-1))
-    raises_index_error(lambda w, i: F.embedding(i, w), data(6, 3), ints(0, 1, 10**12))
+    check(lambda w, i: functional.embedding(i, w), data(6, 3), ints(3)[0])
+    check(lambda w, i: functional.embedding(i, w), data(6, 3), torch.empty(2, 0, dtype=torch.int64))
+    raises_index_error(lambda w, i: functional.embedding(i, w), data(6, 3), ints(6))
+    raises_index_error(lambda w, i: functional.embedding(i, w), data(6, 3), ints(-1))
+    raises_index_error(lambda w, i: functional.embedding(i, w), data(6, 3), ints(0, 1, 10**12))
 
 
 @pytest.mark.parametrize("norm_type", [1.0, 2.0, 3.0, float("inf")])
 def test_embedding_max_norm(norm_type):
-    check(lambda w, i: F.embedding(i, w.clone(), max_norm=0.7, norm_type=norm_type), data(6, 3), ints(0, 2, 2, 5))
+    check(lambda w, i: functional.embedding(i, w.clone(), max_norm=0.7, norm_type=norm_type), data(6, 3), ints(0, 2, 2, 5))
 
 
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
@@ -388,7 +390,7 @@ def test_embedding_max_norm(norm_type):
 def test_embedding_bag(mode, last, padding):
     index, offsets = ints(0, 2, 2, 5, 1, 2, 4), ints(*([0, 3, 3, 5] + ([7] if last else [])))
     check_grad(
-        lambda w, i, o: F.embedding_bag(i, w, o, mode=mode, include_last_offset=last, padding_idx=padding),
+        lambda w, i, o: functional.embedding_bag(i, w, o, mode=mode, include_last_offset=last, padding_idx=padding),
         data(6, 3),
         index,
         offsets,
@@ -398,14 +400,14 @@ def test_embedding_bag(mode, last, padding):
 def test_embedding_bag_weights():
     index, offsets = ints(0, 2, 2, 5, 1, 2, 4), ints(0, 3, 3, 5)
     check_grad(
-        lambda w, i, o, p: F.embedding_bag(i, w, o, mode="sum", per_sample_weights=p),
+        lambda w, i, o, p: functional.embedding_bag(i, w, o, mode="sum", per_sample_weights=p),
         data(6, 3),
         index,
         offsets,
         data(7, seed=2),
     )
-    check_grad(lambda w, i: F.embedding_bag(i, w, mode="mean"), data(6, 3), ints([[0, 1], [5, 5]]))
-    raises_index_error(lambda w, i, o: F.embedding_bag(i, w, o), data(6, 3), ints(0, 6), ints([0]))
+    check_grad(lambda w, i: functional.embedding_bag(i, w, mode="mean"), data(6, 3), ints([[0, 1], [5, 5]]))
+    raises_index_error(lambda w, i, o: functional.embedding_bag(i, w, o), data(6, 3), ints(0, 6), ints([0]))
 
 
 # ---- plans

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-import torch.nn.functional as F
+from torch.nn import functional
 
 import torch_tpu  # noqa: F401
 
@@ -30,7 +30,7 @@ def move(value):
 def same(got, want, **kwargs):
     if isinstance(want, (list, tuple)):
         assert len(got) == len(want)
-        for g, w in zip(got, want):
+        for g, w in zip(got, want, strict=True):
             same(g, w, **kwargs)
         return
     assert got.device.type == "tpu"
@@ -44,7 +44,7 @@ def check(fn, *args, **kwargs):
 
 
 def check_grad(fn, *args, **kwargs):
-    """Value and gradients of the floating arguments. Half precision is held against float32: cpu rounds after every addition."""
+    """Value and gradients of the floating arguments. Half precision is held against float32: cpu rounds each sum."""
     half = any(a.dtype in (torch.bfloat16, torch.float16) for a in args)
     if half:
         kwargs = {"rtol": 2e-2, "atol": 1e-2, **kwargs}
@@ -59,7 +59,7 @@ def check_grad(fn, *args, **kwargs):
     want.backward(weight.to(want.dtype))
     got.backward(weight.to("tpu"))
     same(got.detach(), want.detach().to(got.dtype), **kwargs)
-    for a, h, d in zip(args, host, device):
+    for a, h, d in zip(args, host, device, strict=True):
         if h.grad is not None:
             torch.testing.assert_close(d.grad.cpu(), h.grad.to(a.dtype), **kwargs)
 
@@ -185,10 +185,10 @@ def test_triangle_indices(row, col, offset):
 
 def test_pixels_and_channels():
     x = data(2, 8, 3, 4)
-    check_grad(lambda t: F.pixel_shuffle(t, 2), x)
-    check_grad(lambda t: F.pixel_unshuffle(t, 2), data(2, 3, 4, 6))
-    check(lambda t: F.channel_shuffle(t, 4), x)
-    check(lambda t: F.pixel_shuffle(t, 2), data(4, 3, 3))
+    check_grad(lambda t: functional.pixel_shuffle(t, 2), x)
+    check_grad(lambda t: functional.pixel_unshuffle(t, 2), data(2, 3, 4, 6))
+    check(lambda t: functional.channel_shuffle(t, 4), x)
+    check(lambda t: functional.pixel_shuffle(t, 2), data(4, 3, 3))
 
 
 # ---- numbers
@@ -269,8 +269,8 @@ def test_linspace_ends_exactly():
 def test_constant_pad(dtype):
     x = data(2, 3, 4, dtype=dtype)
     for pad in ((1, 2), (0, 0, 2, 1), (1, 1, 1, 1, 1, 1), (-1, 2), (-1, -1, 0, -2)):
-        check(lambda t, pad=pad: F.pad(t, pad), x)
-    check(lambda t: F.pad(t, (1, 1), value=True if dtype is torch.bool else 5), x)
+        check(lambda t, pad=pad: functional.pad(t, pad), x)
+    check(lambda t: functional.pad(t, (1, 1), value=True if dtype is torch.bool else 5), x)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -280,18 +280,18 @@ def test_border_pad(mode, pad, dtype):
     if dtype is torch.bfloat16 and mode == "circular":
         pytest.skip("a composite of copies")
     x = data(2, 3, *([4] * (len(pad) // 2)), dtype=dtype)
-    check_grad(lambda t: F.pad(t, pad, mode=mode), x)
+    check_grad(lambda t: functional.pad(t, pad, mode=mode), x)
 
 
 def test_border_pad_refuses_too_much():
     with pytest.raises(RuntimeError):
-        F.pad(torch.zeros(1, 1, 3, device="tpu"), (3, 0), mode="reflect")
+        functional.pad(torch.zeros(1, 1, 3, device="tpu"), (3, 0), mode="reflect")
     with pytest.raises(RuntimeError):
-        F.pad(torch.zeros(1, 1, 0, device="tpu"), (1, 0), mode="replicate")
+        functional.pad(torch.zeros(1, 1, 0, device="tpu"), (1, 0), mode="replicate")
 
 
 def test_constant_pad_gradient():
-    check_grad(lambda t: F.pad(t, (1, -1, 2, 0), value=3.0), data(2, 3, 4))
+    check_grad(lambda t: functional.pad(t, (1, -1, 2, 0), value=3.0), data(2, 3, 4))
 
 
 # ---- parts
@@ -331,10 +331,10 @@ def test_part_scatters():
 def test_unfold_fold(kernel, dilation, padding, stride):
     x = data(2, 3, 7, 8)
     options = {"kernel_size": kernel, "dilation": dilation, "padding": padding, "stride": stride}
-    check_grad(lambda t: F.unfold(t, **options), x)
-    columns = F.unfold(x, **options)
-    check_grad(lambda t: F.fold(t, (7, 8), **options), columns)
-    check(lambda t: F.unfold(t, **options), x[0])
+    check_grad(lambda t: functional.unfold(t, **options), x)
+    columns = functional.unfold(x, **options)
+    check_grad(lambda t: functional.fold(t, (7, 8), **options), columns)
+    check(lambda t: functional.unfold(t, **options), x[0])
 
 
 # ---- resampling
@@ -344,7 +344,7 @@ def test_unfold_fold(kernel, dilation, padding, stride):
 @pytest.mark.parametrize("size", [7, 10, 3, 5, 1])
 @pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "linear"])
 def test_resample_1d(mode, size, dtype):
-    check_grad(lambda t: F.interpolate(t, size=size, mode=mode), data(2, 3, 5, dtype=dtype))
+    check_grad(lambda t: functional.interpolate(t, size=size, mode=mode), data(2, 3, 5, dtype=dtype))
 
 
 @pytest.mark.parametrize("size", [(7, 4), (10, 12), (3, 2), (5, 6), (1, 1)])
@@ -363,7 +363,7 @@ def test_resample_1d(mode, size, dtype):
 )
 def test_resample_2d(mode, align, smooth, size):
     check_grad(
-        lambda t: F.interpolate(t, size=size, mode=mode, align_corners=align, antialias=smooth),
+        lambda t: functional.interpolate(t, size=size, mode=mode, align_corners=align, antialias=smooth),
         data(2, 3, 5, 6),
         rtol=1e-4,
         atol=1e-5,
@@ -373,7 +373,10 @@ def test_resample_2d(mode, align, smooth, size):
 @pytest.mark.parametrize("mode,align", [("nearest", None), ("nearest-exact", None), ("trilinear", False), ("trilinear", True)])
 def test_resample_3d(mode, align):
     check_grad(
-        lambda t: F.interpolate(t, size=(4, 7, 3), mode=mode, align_corners=align), data(1, 2, 3, 4, 5), rtol=1e-4, atol=1e-5
+        lambda t: functional.interpolate(t, size=(4, 7, 3), mode=mode, align_corners=align),
+        data(1, 2, 3, 4, 5),
+        rtol=1e-4,
+        atol=1e-5,
     )
 
 
@@ -382,7 +385,7 @@ def test_resample_3d(mode, align):
 def test_resample_by_scale(scale, recompute):
     for mode in ("nearest", "bilinear", "bicubic"):
         check(
-            lambda t, mode=mode: F.interpolate(t, scale_factor=scale, mode=mode, recompute_scale_factor=recompute),
+            lambda t, mode=mode: functional.interpolate(t, scale_factor=scale, mode=mode, recompute_scale_factor=recompute),
             data(1, 2, 6, 7),
             rtol=1e-4,
             atol=1e-5,
@@ -390,7 +393,7 @@ def test_resample_by_scale(scale, recompute):
 
 
 def test_resample_bytes():
-    check(lambda t: F.interpolate(t, size=(5, 9), mode="nearest"), data(1, 2, 4, 6, dtype=torch.uint8))
+    check(lambda t: functional.interpolate(t, size=(5, 9), mode="nearest"), data(1, 2, 4, 6, dtype=torch.uint8))
 
 
 @pytest.mark.parametrize("align", [False, True])
@@ -398,11 +401,11 @@ def test_resample_bytes():
 @pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
 def test_grid_sample_2d(mode, padding, align):
     grid = data(2, 4, 3, 2, seed=1) * 1.3
-    check_grad(lambda t, g: F.grid_sample(t, g, mode, padding, align), data(2, 3, 5, 6), grid, rtol=1e-4, atol=1e-4)
+    check_grad(lambda t, g: functional.grid_sample(t, g, mode, padding, align), data(2, 3, 5, 6), grid, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize("mode", ["bilinear", "nearest"])
 def test_grid_sample_3d(mode, padding):
     grid = data(1, 2, 4, 3, 3, seed=1)
-    check_grad(lambda t, g: F.grid_sample(t, g, mode, padding, False), data(1, 2, 3, 4, 5), grid, rtol=1e-4, atol=1e-4)
+    check_grad(lambda t, g: functional.grid_sample(t, g, mode, padding, False), data(1, 2, 3, 4, 5), grid, rtol=1e-4, atol=1e-4)
