@@ -150,7 +150,9 @@ int current_device() { return current; }
 
 void set_device(int device) {
   if (device == current) return;
-  check_device(c10::Device(kTpu, static_cast<c10::DeviceIndex>(device)));
+  // Autograd's workers select every device that may exist; that must not open the plugin. First use checks the index.
+  const bool later = !tpt_runtime_is_open() && !forked.load() && device >= 0 && device < expected_device_count();
+  if (!later) check_device(c10::Device(kTpu, static_cast<c10::DeviceIndex>(device)));
   current = static_cast<c10::DeviceIndex>(device);
 }
 
@@ -194,7 +196,8 @@ int expected_device_count() noexcept {
   const long asked = text == nullptr ? 1 : std::strtol(text, nullptr, 10);
   const int cpu = asked >= 1 && asked <= 64 ? static_cast<int>(asked) : 1;
   const bool unknown = is_set("TORCH_TPU_PJRT_PLUGIN") || is_set("TPU_LIBRARY_PATH");
-  return std::max({cpu, 2 * chips_on_bus(), unknown ? 16 : 1});
+  static const int chips = chips_on_bus();
+  return std::max({cpu, 2 * chips, unknown ? 16 : 1});
 }
 
 bool is_forked() { return forked.load(); }

@@ -28,8 +28,10 @@ struct Hooks final : at::PrivateUse1HooksInterface {
 
   bool isPinnedPtr(const void *data) const override { return is_pinned(data); }
   c10::Allocator *getPinnedMemoryAllocator() const override { return pinned_allocator(); }
-  c10::Device getDeviceFromPtr(void *) const override {
-    TORCH_CHECK(false, "tpu: device memory has no address that a tensor could be made from");
+  c10::Device getDeviceFromPtr(void *address) const override {
+    const tpt_storage_t *storage = tpt_storage_find(address);
+    TORCH_CHECK(storage != nullptr, "tpu: no storage begins at this address");
+    return {kTpu, static_cast<c10::DeviceIndex>(tpt_storage_device(storage))};
   }
 
   const at::Generator &getDefaultGenerator(c10::DeviceIndex device) const override { return default_generator(device); }

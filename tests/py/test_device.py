@@ -38,7 +38,9 @@ def test_import_is_silent_and_lazy():
 def test_cpu_training_opens_no_plugin():
     out = run("""
         import torch, torch_tpu
+        import time
         torch.nn.Linear(2, 2)(torch.ones(1, 2)).sum().backward()
+        time.sleep(0.5)  # autograd's workers start
         print(torch.tpu.is_initialized())
         x = torch.ones(2, device="tpu:3", requires_grad=True)
         (x * x).sum().backward()
