@@ -73,7 +73,10 @@ class Engine:
             if answer.get("dead"):
                 self.stop()
         elif keep:
-            self.samples.setdefault(work, {}).setdefault(column or do, []).append(answer["seconds"])
+            columns = self.samples.setdefault(work, {})
+            columns.setdefault(column or do, []).append(answer["seconds"])
+            if "cpu" in answer:
+                columns.setdefault("cpu", []).append(answer["cpu"])
 
     def stop(self) -> None:
         """Ends the process, if there is one."""

@@ -30,19 +30,27 @@ def time_text(seconds: float | None) -> str:
     return f"{value:.{0 if value >= 100 else 1 if value >= 10 else 2}f} {unit}"
 
 
-def figure(engine: dict, work: str, column: str, least: bool) -> float | None:
-    """Median seconds (or the least), or None where nothing was measured."""
+MEASURES = {"median": "median steady times", "least": "least steady times", "cpu": "median CPU times (all threads)"}
+
+
+def figure(engine: dict, work: str, column: str) -> float | None:
+    """Median seconds, or None where nothing was measured."""
     samples = engine["seconds"].get(work, {}).get(column)
-    return (min if least else statistics.median)(samples) if samples else None
+    return statistics.median(samples) if samples else None
+
+
+def compared(engine: dict, work: str, by: str) -> float | None:
+    """The figure that ratios are made of."""
+    if by == "cpu":
+        return figure(engine, work, "cpu")
+    samples = engine["seconds"].get(work, {}).get("steady")
+    return (min if by == "least" else statistics.median)(samples) if samples else None
 
 
 def steady_text(engine: dict, work: str) -> str:
-    """Median of the steady state, and the least."""
-    middle, best = (figure(engine, work, "steady", least) for least in (False, True))
-    text = time_text(middle)
-    if middle is not None:
-        text += f" ({1 / middle:.1f} tokens/s)" if work == "decode" else f", least {time_text(best)}"
-    return text
+    """Median of the steady state; of decoding its tokens/s."""
+    middle = figure(engine, work, "steady")
+    return time_text(middle) + (f" ({1 / middle:.1f} tokens/s)" if work == "decode" and middle else "")
 
 
 def ratio(ours: float | None, other: float | None, goal: float | None = None) -> str:
@@ -54,7 +62,7 @@ def ratio(ours: float | None, other: float | None, goal: float | None = None) ->
     return f"{value:.2f}{mark}"
 
 
-def rows_of(result: dict, work: str, least: bool) -> list[str]:
+def rows_of(result: dict, work: str, by: str) -> list[str]:
     """One row an engine."""
     engines = result["engines"]
     of_kind = {engine["kind"]: engine for engine in engines.values()}
@@ -66,34 +74,33 @@ def rows_of(result: dict, work: str, least: bool) -> list[str]:
         if engine["kind"] == "ours":
             default = name.endswith("xla-cpu-pjrt")  # TorchTPU runs on this plugin alone
             goals = GOALS[work] if default else (None, None)
-            ours = figure(engine, work, "steady", least)
             for place, kind in enumerate(("peer", "cpu")):
                 fair = kind in of_kind and (default or kind == "cpu")
-                other = figure(of_kind[kind], work, "steady", least) if fair else None
-                against[place] = ratio(ours, other, goals[place])
-        first, change = (time_text(figure(engine, work, column, False)) for column in ("first", "change"))
-        rows.append("| " + " | ".join([WORKS[work][0], name, first, steady_text(engine, work), change, *against]) + " |")
+                other = compared(of_kind[kind], work, by) if fair else None
+                against[place] = ratio(compared(engine, work, by), other, goals[place])
+        first, cpu, change = (time_text(figure(engine, work, column)) for column in ("first", "cpu", "change"))
+        cells = [WORKS[work][0], name, first, steady_text(engine, work), change, cpu, *against]
+        rows.append("| " + " | ".join(cells) + " |")
     return rows
 
 
-def markdown(result: dict, least: bool = False) -> str:
-    """The table, with what it was measured on and how. `least`: ratios of the least times, for a machine that is not quiet."""
+def markdown(result: dict, by: str = "median") -> str:
+    """The table, with what it was measured on and how."""
     machine, threads = result["machine"], result["threads"]
     lines = [
         f"{machine['processor']}, {machine['cores']} cores. Every engine may use {threads} (OMP_NUM_THREADS={threads}, "
         f"torch.set_num_threads({threads}), affinity). Medians over {result['repeats']} interleaved rounds; ratios are of the "
-        f"{'least' if least else 'median'} steady times. Load average {result['load'][0]:.1f} before, "
-        f"{result['load'][1]:.1f} after"
+        f"{MEASURES[by]}. Load average {result['load'][0]:.1f} before, {result['load'][1]:.1f} after"
         + (" (**not a quiet machine**)" if max(result["load"]) > 3 else "")
         + (". Quick run: the figures say little" if result["quick"] else "")
         + ".",
         "",
-        "| work | engine | first run | steady state | change of shape | steady ÷ TorchTPU | steady ÷ PyTorch CPU |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| work | engine | first run | steady state | change of shape | CPU time, steady | ÷ TorchTPU | ÷ PyTorch CPU |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     works = [work for work in WORKS if any(work in engine["seconds"] for engine in result["engines"].values())]
     for work in works:
-        lines += rows_of(result, work, least)
+        lines += rows_of(result, work, by)
     failures = [
         f"- {name}, {WORKS[work][0] if work in WORKS else work}: {error}"
         for name, engine in result["engines"].items()
@@ -105,10 +112,10 @@ def markdown(result: dict, least: bool = False) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("file", help="what bench/run.py wrote")
-    parser.add_argument("--least", action="store_true", help="ratios of the least times instead of the medians")
+    parser.add_argument("--by", choices=MEASURES, default="median", help="what the ratios are of, if the machine was not quiet")
     args = parser.parse_args()
     with open(args.file) as file:
-        print(markdown(json.load(file), args.least))
+        print(markdown(json.load(file), args.by))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 {"do": "facts"}                                      versions and thread settings
 {"do": "first", "work": W, "size": S}                seconds of the very first call with these shapes, synchronised
-{"do": "steady", "work": W, "calls": N}              seconds a call over N calls, one synchronisation in the timing
+{"do": "steady", "work": W, "calls": N}              seconds a call over N calls, one synchronisation in the timing;
+                                                         "cpu": the CPU time of all threads
 """
 
 from __future__ import annotations
@@ -53,11 +54,11 @@ def main() -> None:
     def steady(order: dict) -> dict:
         step, calls = steps[order["work"]], order["calls"]
         synchronize()
-        start = time.perf_counter()
+        start, cpu = time.perf_counter(), time.process_time()
         for _ in range(calls):
             step()
         synchronize()
-        return {"seconds": (time.perf_counter() - start) / calls}
+        return {"seconds": (time.perf_counter() - start) / calls, "cpu": (time.process_time() - cpu) / calls}
 
     orders = {"facts": facts, "first": first, "steady": steady}
     print(json.dumps({"ready": True}), file=answers, flush=True)
