@@ -63,9 +63,10 @@ void tpt_ops_randperm(tpt_lower_t *L) {
         return;
     }
     tpt_dtype_t d = L->nouts > 0 ? (tpt_dtype_t)L->outs[0].dtype : tpt_lower_dtype(L, "dtype", TPT_I64);
-    tpt_type_t type = tpt_type_make(TPT_U64, 1, &n);
-    tpt_val_t keys = tpt_random_u64(L, &type), order;
-    tpt_sort_pairs(ir, keys, 0, false, &keys, &order);
+    tpt_type_t type = tpt_type_make(TPT_U32, 1, &n);
+    tpt_val_t words[2], sorted, order;
+    tpt_random_words(L, &type, words);
+    tpt_sort_pairs(ir, words[0], 0, false, &sorted, &order);
     tpt_lower_result(L, tpt_ir_convert(ir, order, d));
 }
 
@@ -74,12 +75,8 @@ static tpt_val_t choose_distinct(tpt_lower_t *L, tpt_val_t p, int64_t k) {
     tpt_ir_t *ir = L->ir;
     tpt_type_t type = *tpt_ir_type(ir, p);
     tpt_val_t score = tpt_ir_div(ir, p, tpt_random_exponential(L, type)), best, order;
-    if (k == 1) {
-        tpt_reduce_extreme(ir, score, 1, true, &best, &order);
-        return tpt_ir_unsqueeze(ir, order, 1);
-    }
-    tpt_sort_pairs(ir, score, 1, true, &score, &order);
-    return tpt_ir_slice_dim(ir, order, 1, 0, k);
+    tpt_sort_top(ir, score, 1, k, true, &best, &order);
+    return order;
 }
 
 /* With replacement: uniform numbers looked up in the running sums; never past the last element of some weight. */
