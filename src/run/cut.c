@@ -36,7 +36,6 @@ static tpt_status_t *decide(tpt_graph_t *g, decided_t *d) {
     int ninputs = 0, nlive = 0;
     for (size_t i = 0; i < n; i++) {
         tpt_value_t *v = &g->values[i];
-        if (v->node < 0) v->type = &v->own_type;
         if (v->node < 0 && v->buffer) {
             d->aliases[ninputs] = -1;
             d->inputs[ninputs++] = (int32_t)i;
@@ -47,7 +46,7 @@ static tpt_status_t *decide(tpt_graph_t *g, decided_t *d) {
     for (int k = 0; k < nlive; k++) { /* an updated storage's old buffer may become the new one */
         int32_t first = first_of(g, d->live[k]);
         if (first == d->live[k] || g->values[first].node >= 0 || !g->values[first].buffer) continue;
-        if (!tpt_type_equal(&g->values[first].own_type, &g->values[d->live[k]].own_type)) continue;
+        if (!tpt_type_equal(g->values[first].type, g->values[d->live[k]].type)) continue;
         for (int i = 0; i < ninputs; i++)
             if (d->inputs[i] == first) d->aliases[i] = k;
     }
@@ -247,10 +246,6 @@ tpt_status_t *tpt_graph_run(tpt_dev_t *dev) {
     decided_t d;
     tpt_status_t *status = decide(g, &d);
     if (!status) {
-        for (size_t i = 0; i < g->nnodes; i++) { /* types of node values: their plans know */
-            const tpt_node_t *node = &g->nodes[i];
-            for (uint32_t k = 0; k < node->noutputs; k++) g->values[node->first_output + k].type = &g->values[node->first_output + k].own_type;
-        }
         bool flagged = false; /* a check of indices must happen even if its result is dropped */
         for (size_t i = 0; i < g->nnodes; i++) flagged = flagged || g->nodes[i].plan->flagged;
         if (d.cut.nlive > 0 || flagged) status = run_cut(dev, &d.cut);

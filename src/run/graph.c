@@ -8,20 +8,20 @@
 static bool is_current(const tpt_graph_t *g, const tpt_storage_t *s) { return s->epoch == g->epoch; }
 
 /* The id of the storage's value in this graph; its buffer becomes an input at first use. Room was reserved. */
-static int32_t value_of(tpt_graph_t *g, tpt_storage_t *s) {
+static int32_t value_of(tpt_graph_t *g, tpt_storage_t *s, const tpt_type_t *type) {
     if (is_current(g, s)) return s->value;
     int32_t id = (int32_t)g->nvalues++;
     tpt_value_t *v = &g->values[id];
-    *v = (tpt_value_t){.owner = s, .node = -1, .replaces = -1, .buffer = s->buffer, .own_type = s->type, .flag = s->flag};
+    *v = (tpt_value_t){.owner = s, .node = -1, .replaces = -1, .buffer = s->buffer, .type = type, .flag = s->flag};
     if (s->buffer) tpt_buffer_retain(s->buffer);
     s->epoch = g->epoch;
     s->value = id;
     return id;
 }
 
-static void set_output(tpt_graph_t *g, tpt_storage_t *s, int32_t id, int node, int output, int32_t replaces) {
+static void set_output(tpt_graph_t *g, tpt_storage_t *s, const tpt_type_t *type, int32_t id, int node, int output, int32_t replaces) {
     tpt_value_t *v = &g->values[id];
-    *v = (tpt_value_t){.owner = s, .node = node, .output = output, .replaces = replaces, .own_type = s->type};
+    *v = (tpt_value_t){.owner = s, .node = node, .output = output, .replaces = replaces, .type = type};
     if (replaces >= 0 && g->values[replaces].owner == s) g->values[replaces].owner = NULL;
     tpt_buffer_release(s->buffer); /* the graph keeps its own reference of an input */
     s->buffer = NULL;
@@ -42,6 +42,9 @@ void tpt_graph_reset(tpt_graph_t *g) {
     g->nnodes = g->nvalues = g->ninputs = g->nslots = 0;
     g->epoch++;
 }
+
+/* Of a row whose output size depends on data: one number. */
+static const tpt_type_t count_type = {.dtype = TPT_I64};
 
 /* ---- recording ----------------------------------------------------------------------------------------------------- */
 
@@ -79,8 +82,7 @@ static tpt_status_t *make_outputs(tpt_dev_t *dev, const tpt_plan_t *p, tpt_stora
     for (; !status && made < p->nouts; made++) status = tpt_storage_make(dev, &p->out_types[made], &outs[made]);
     if (status) made--;
     if (!status && p->dynamic) {
-        tpt_type_t word = tpt_type_make(TPT_I64, 0, NULL);
-        status = tpt_storage_make(dev, &word, out_count);
+        status = tpt_storage_make(dev, &count_type, out_count);
     }
     if (status)
         for (int k = 0; k < made; k++) tpt_storage_drop(dev, outs[k]);
@@ -107,18 +109,17 @@ tpt_status_t *tpt_graph_record(tpt_dev_t *dev, tpt_call_t *c, tpt_storage_t **ou
         memcpy(node->where, c->where, n);
         node->where[n] = '\0';
     }
-    for (int t = 0; t < p->ntensors; t++) g->inputs[g->ninputs++] = value_of(g, tensor_at(c, &p->tensors[t])->storage);
+    for (int t = 0; t < p->ntensors; t++) g->inputs[g->ninputs++] = value_of(g, tensor_at(c, &p->tensors[t])->storage, &p->tensors[t].base);
     if (p->nslots) memcpy(g->slots + 2 * g->nslots, c->numbers, 2 * (size_t)p->nslots * sizeof *g->slots);
     g->nslots += p->nslots;
     node->first_output = (uint32_t)g->nvalues;
     g->nvalues += noutputs;
     int32_t id = (int32_t)node->first_output;
-    for (int k = 0; k < p->nouts; k++, id++) set_output(g, outs[k], id, index, k, -1);
+    for (int k = 0; k < p->nouts; k++, id++) set_output(g, outs[k], &p->out_types[k], id, index, k, -1);
     for (int k = 0; k < p->nwrites; k++, id++) {
         tpt_storage_t *s = tensor_at(c, &p->tensors[p->writes[k]])->storage;
-        set_output(g, s, id, index, p->nouts + k, s->value);
+        set_output(g, s, &p->tensors[p->writes[k]].base, id, index, p->nouts + k, s->value);
     }
-    if (p->dynamic) set_output(g, *out_count, id, index, p->nouts + p->nwrites, -1);
-    for (size_t i = node->first_output; i < g->nvalues; i++) g->values[i].type = NULL;
+    if (p->dynamic) set_output(g, *out_count, &count_type, id, index, p->nouts + p->nwrites, -1);
     return NULL;
 }

@@ -49,6 +49,12 @@ static tpt_status_t *key_tensor(tpt_call_t *c, const tpt_tensor_t *t) {
                                TPT_MAX_RANK, t->rank);
     TPT_TRY(room_for(c, 2 + 5 * TPT_MAX_RANK, TPT_MAX_RANK));
     const tpt_type_t *base = &t->storage->type;
+    if (tpt_view_is_same(base, t)) { /* the commonest: a whole, contiguous storage */
+        put(c, (uint64_t)TPT_VIEW_SAME | (uint64_t)t->dtype << 8 | (uint64_t)t->conj << 16 | (uint64_t)t->neg << 17 |
+                   (uint64_t)t->rank << 24 | (uint64_t)base->dtype << 32 | (uint64_t)base->rank << 40);
+        put_dims(c, base->rank, base->dims);
+        return NULL;
+    }
     tpt_view_t view;
     int64_t starts[TPT_MAX_RANK];
     TPT_TRY(tpt_view_classify(base, t, &view, starts));

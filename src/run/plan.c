@@ -260,9 +260,12 @@ tpt_status_t *tpt_plan_make(tpt_call_t *c, const tpt_spec_t *specs, int nspecs, 
     p->id = atomic_fetch_add(&next_plan, 1);
     p->op = c->op;
     p->nargs = c->nargs;
+    p->hash = c->hash;
+    p->key_words = c->key_words;
     p->precision = tpt_precision_get();
     p->index_checks = tpt_index_checks_on();
-    tpt_status_t *status = fill_plan(p, c, specs, nspecs);
+    p->key = tpt_arena_copy(&p->arena, c->key, c->key_words * sizeof *c->key);
+    tpt_status_t *status = p->key ? fill_plan(p, c, specs, nspecs) : no_room();
     if (status) {
         tpt_plan_free(p);
         return status;
@@ -282,10 +285,28 @@ void tpt_plan_free(tpt_plan_t *plan) {
 
 /* ---- the table of plans -------------------------------------------------------------------------------------------- */
 
+static bool is_plan_of(const tpt_plan_t *p, const tpt_call_t *c) {
+    return p && p->hash == c->hash && p->key_words == c->key_words && memcmp(p->key, c->key, c->key_words * sizeof *c->key) == 0;
+}
+
+/* Another thread may overwrite a recent plan at any time; what was loaded stays valid. */
+static void make_recent(tpt_op_t *op, tpt_plan_t *plan) {
+    tpt_plan_t *newest = atomic_load_explicit(&op->recent[0], memory_order_relaxed);
+    if (newest == plan) return;
+    atomic_store_explicit(&op->recent[1], newest, memory_order_release);
+    atomic_store_explicit(&op->recent[0], plan, memory_order_release);
+}
+
 tpt_plan_t *tpt_plan_find(const tpt_call_t *c) {
+    tpt_op_t *op = (tpt_op_t *)c->op;
+    for (int i = 0; i < 2; i++) {
+        tpt_plan_t *recent = atomic_load_explicit(&op->recent[i], memory_order_acquire);
+        if (is_plan_of(recent, c)) return recent;
+    }
     tpt_mutex_lock(&plans_lock);
     tpt_plan_t *plan = tpt_map_get(&plans, c->hash, c->key, c->key_words);
     tpt_mutex_unlock(&plans_lock);
+    if (plan) make_recent(op, plan);
     return plan;
 }
 
@@ -306,6 +327,8 @@ static void drop_plan(void *user, const tpt_map_entry_t *entry) {
 
 void tpt_plans_clear(void) {
     tpt_mutex_lock(&plans_lock);
+    for (tpt_op_t *op = all_ops; op; op = op->next)
+        for (int i = 0; i < 2; i++) atomic_store(&op->recent[i], NULL);
     tpt_map_each(&plans, drop_plan, NULL);
     tpt_map_free(&plans);
     tpt_map_init(&plans, MAX_PLANS);

@@ -60,6 +60,8 @@ typedef struct tpt_view {
     int32_t nstarts; /* run-time starts: ngroups for GENERAL, 1 for GATHER (flat offset), else 0 */
 } tpt_view_t;
 
+/* Is the tensor all of the base, with its dims? (Then classifying gives TPT_VIEW_SAME, without starts.) */
+bool tpt_view_is_same(const tpt_type_t *base, const tpt_tensor_t *tensor);
 /* Classifies; starts gets view->nstarts numbers. Refuses windows that reach past the base. */
 TPT_MUST_USE tpt_status_t *tpt_view_classify(const tpt_type_t *base, const tpt_tensor_t *tensor, tpt_view_t *out_view,
                                              int64_t *out_starts);
@@ -73,6 +75,7 @@ bool tpt_view_is_whole(const tpt_view_t *view);
 /* ---- ops and plans (plan.c) ---------------------------------------------------------------------------------------- */
 struct tpt_op {
     uint64_t id;
+    _Atomic(tpt_plan_t *) recent[2]; /* last plans used: the steady state needs no look-up. Plans are never freed in use */
     const tpt_row_t *row;
     char *schema_name;
     int nparams;
@@ -93,7 +96,9 @@ typedef struct tpt_plan_tensor {
 
 /* One op with given types: everything that is the same in each call. Never freed while the runtime is open. */
 struct tpt_plan {
-    uint64_t id;
+    uint64_t id, hash;
+    uint64_t *key; /* in the arena */
+    uint32_t key_words;
     const tpt_op_t *op;
     tpt_arena_t arena;
     int nargs;
@@ -141,8 +146,7 @@ typedef struct tpt_value {
     tpt_storage_t *owner; /* weak: the storage whose current value this is; NULL: nobody's */
     tpt_buffer_t *buffer; /* of an input; retained by the graph */
     int32_t node, output; /* node < 0: an input (buffer) or zeros (no buffer) */
-    const tpt_type_t *type;
-    tpt_type_t own_type;  /* of inputs: the storage may die before the graph */
+    const tpt_type_t *type; /* belongs to a plan, which outlives the graph */
     int32_t replaces;     /* value id that the same storage had before, or -1 */
     uint64_t flag;        /* of inputs: the storage's flag when it was read */
 } tpt_value_t;

@@ -147,6 +147,16 @@ static tpt_status_t *classify_general(const tpt_type_t *seen, const tpt_tensor_t
     return NULL;
 }
 
+bool tpt_view_is_same(const tpt_type_t *base, const tpt_tensor_t *t) {
+    if (t->offset != 0 || base->dtype != t->dtype || base->rank != t->rank) return false;
+    int64_t want = 1;
+    for (int i = t->rank - 1; i >= 0; i--) {
+        if (t->sizes[i] != base->dims[i] || (t->strides[i] != want && t->sizes[i] != 1)) return false;
+        want *= t->sizes[i];
+    }
+    return want != 0;
+}
+
 tpt_status_t *tpt_view_classify(const tpt_type_t *base, const tpt_tensor_t *t, tpt_view_t *v, int64_t *starts) {
     v->dtype = t->dtype;
     v->conj = t->conj;
