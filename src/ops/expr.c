@@ -132,6 +132,12 @@ static double finite_max(const parser_t *p, double sign) {
     }
 }
 
+/* 2^k + 1 where k digits of float32 are too many for the result_type, if that is a half; 0 otherwise. */
+static double half_split(const parser_t *p) {
+    tpt_dtype_t d = tpt_promote_args(p->L);
+    return d == TPT_F16 ? 0x1p13 + 1 : d == TPT_BF16 ? 0x1p16 + 1 : 0;
+}
+
 static tpt_val_t constant(parser_t *p, tpt_dtype_t dtype, double number) {
     if (dtype == TPT_BOOL) return tpt_ir_const_i(p->ir, dtype, number != 0);
     if (tpt_dtype_is_int(dtype) && isfinite(number)) return tpt_ir_const_i(p->ir, dtype, (int64_t)number);
@@ -209,6 +215,7 @@ static item_t name_item(parser_t *p, const char *word, size_t size, bool raw) {
     if (word_is(word, size, "false")) return make_static(0);
     if (word_is(word, size, "finite_max")) return make_static(finite_max(p, 1));
     if (word_is(word, size, "finite_min")) return make_static(finite_max(p, -1));
+    if (word_is(word, size, "half_split")) return make_static(half_split(p));
     if (p->skip > 0) return none;
     if (word_is(word, size, "lowest")) return make_value(tpt_ir_lowest(p->ir, p->dtype));
     if (word_is(word, size, "highest")) return make_value(tpt_ir_highest(p->ir, p->dtype));

@@ -89,6 +89,32 @@ static tpt_val_t fn_nextafter(tpt_ir_t *ir, const tpt_val_t *x) {
     return tpt_ir_select(ir, nan, tpt_ir_add(ir, from, to), result);
 }
 
+/* Exponent e of x = m 2^e with 0.5 <= |m| < 1, as a value of x's dtype; 0 for 0, inf and nan. float32 and float64. */
+static tpt_val_t fn_frexp_exponent(tpt_ir_t *ir, const tpt_val_t *x) {
+    tpt_dtype_t d = tpt_ir_dtype(ir, x[0]), b = bits_dtype(d);
+    int shift = d == TPT_F64 ? 52 : 23, mask = d == TPT_F64 ? 2047 : 255, bias = d == TPT_F64 ? 1022 : 126;
+    tpt_val_t bits = tpt_ir_binary(ir, TPT_IR_SHR_LOGIC, tpt_ir_bitcast(ir, x[0], b), tpt_ir_const_i(ir, b, shift));
+    bits = tpt_ir_and(ir, bits, tpt_ir_const_i(ir, b, mask));
+    tpt_val_t plain = tpt_ir_compare(ir, TPT_IR_NE, x[0], zero_like(ir, x[0]));
+    plain = tpt_ir_and(ir, plain, tpt_ir_unary(ir, TPT_IR_IS_FINITE, x[0]));
+    tpt_val_t e = tpt_ir_convert(ir, tpt_ir_sub(ir, bits, tpt_ir_const_i(ir, b, bias)), d);
+    return tpt_ir_select(ir, plain, e, zero_like(ir, e));
+}
+
+/* x 2^e for a whole e of moderate size, exactly: in two steps, because 2^e alone may overflow. */
+static tpt_val_t fn_scale(tpt_ir_t *ir, const tpt_val_t *x) {
+    tpt_dtype_t d = tpt_ir_dtype(ir, x[0]), b = bits_dtype(d);
+    int64_t shift = d == TPT_F64 ? 52 : 23, bias = d == TPT_F64 ? 1023 : 127;
+    tpt_val_t half = tpt_ir_unary(ir, TPT_IR_FLOOR, tpt_ir_mul(ir, x[1], tpt_ir_like(ir, x[1], 0.5)));
+    tpt_val_t parts[2] = {half, tpt_ir_sub(ir, x[1], half)}, result = x[0];
+    for (int i = 0; i < 2; i++) {
+        tpt_val_t e = tpt_ir_add(ir, tpt_ir_convert(ir, parts[i], b), tpt_ir_const_i(ir, b, bias));
+        tpt_val_t power = tpt_ir_bitcast(ir, tpt_ir_binary(ir, TPT_IR_SHL, e, tpt_ir_const_i(ir, b, shift)), d);
+        result = tpt_ir_mul(ir, result, power);
+    }
+    return result;
+}
+
 static tpt_val_t fn_shr(tpt_ir_t *ir, const tpt_val_t *x) {
     bool arithmetic = tpt_dtype_is_signed(tpt_ir_dtype(ir, x[0]));
     return tpt_ir_binary(ir, arithmetic ? TPT_IR_SHR_ARITH : TPT_IR_SHR_LOGIC, x[0], x[1]);
@@ -143,6 +169,15 @@ static const tpt_expr_function_t functions[] = {
     HOST("factorial", host_factorial),
     HOST("odd", host_odd),
     IN_C("zeta", 2, tpt_special_zeta),
+    IN_C("chebyshev", 3, tpt_special_chebyshev),
+    IN_C("hermite_h", 3, tpt_special_hermite_h),
+    IN_C("hermite_he", 3, tpt_special_hermite_he),
+    IN_C("laguerre", 3, tpt_special_laguerre),
+    IN_C("legendre", 3, tpt_special_legendre),
+    IN_C("gamma_series", 2, tpt_special_gamma_series),
+    IN_C("gamma_fraction", 2, tpt_special_gamma_fraction),
+    IN_C("frexp_exponent", 1, fn_frexp_exponent),
+    IN_C("scale_by_two_to", 2, fn_scale),
     IN_C("gcd", 2, tpt_special_gcd),
 };
 

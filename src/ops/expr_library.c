@@ -22,6 +22,8 @@
 static const tpt_expr_function_t library[] = {
     /* ---- division: PyTorch's, which is Python's */
     LIBRARY("trunc_div", 2, "x y", "if(isint(x) || isbool(x), x / y, trunc(x / y))"),
+    /* x rounded to the digits of a half (Veltkamp's splitting, with 2^k + 1): PyTorch truncates a quotient of that type. */
+    LIBRARY("split", 2, "x s", "let y = x * s; where(abs(x) < 1e30, y - (y - x), x)"),
     LIBRARY("floor_div", 2, "x y", "if(isunsigned(x), x / y, if(isint(x), floor_div_int(x, y), floor_div_float(x, y)))"),
     LIBRARY("floor_div_int", 2, "x y", "let q = x / y; let r = x - q * y; where((r != 0) & ((r < 0) ^ (y < 0)), q - 1, q)"),
     LIBRARY("floor_div_float", 2, "x y",
@@ -35,7 +37,10 @@ static const tpt_expr_function_t library[] = {
             "where(isinf(x) | isinf(y), inf, a * sqrt(1 + q * q))"),
     LIBRARY("fmax", 2, "x y", "if(isfloat(x), where(isnan(y), x, where(isnan(x), y, max(x, y))), max(x, y))"),
     LIBRARY("fmin", 2, "x y", "if(isfloat(x), where(isnan(y), x, where(isnan(x), y, min(x, y))), min(x, y))"),
-    LIBRARY("logaddexp", 2, "x y", "let m = max(x, y); where(isinf(m) & (x == y), m, m + log1p(exp(-abs(x - y))))"),
+    LIBRARY("logaddexp", 2, "x y", "if(iscomplex(x), logaddexp_complex(x, y), logaddexp_real(x, y))"),
+    LIBRARY("logaddexp_complex", 2, "x y",
+            "let m = where(real(x) >= real(y), x, y); let l = where(real(x) >= real(y), y, x); m + log1p(exp(l - m))"),
+    LIBRARY("logaddexp_real", 2, "x y", "let m = max(x, y); where(isinf(m) & (x == y), m, m + log1p(exp(-abs(x - y))))"),
     LIBRARY("logaddexp2", 2, "x y",
             "let m = max(x, y); where(isinf(m) & (x == y), m, m + log1p(pow(2, -abs(x - y))) / 0.6931471805599453)"),
     LIBRARY("xlogy", 2, "x y", "where(isnan(y), nan, where(x == 0, 0, x * log(y)))"),
@@ -156,6 +161,102 @@ static const tpt_expr_function_t library[] = {
             "x))"),
     LIBRARY("i0", 1, "x", "i0e(x) * exp(abs(x))"),
     LIBRARY("i1", 1, "x", "i1e(x) * exp(abs(x))"),
+
+    /* sqrt(2 / (pi x)), and cosine and sine of x - pi / 4, for x >= 8; in a harmless place elsewhere. */
+    LIBRARY("far_p", 3, "x p q",
+            "let r = 1 / sqrt(x); (p * (cos(x) + sin(x)) + q * (cos(x) - sin(x)) / x) * r * 0.5641895835477563"),
+    LIBRARY("far_q", 3, "x p q",
+            "let r = 1 / sqrt(x); (p * (sin(x) - cos(x)) + q * (sin(x) + cos(x)) / x) * r * 0.5641895835477563"),
+    LIBRARY("bessel_j0", 1, "x",
+            "let a = abs(x); let f = max(a, 8); let u = 64 / (f * f); let t = 2 * u - 1; let n = min(a, 8);"
+            "where(a <= 8, poly('j0_near', n * n / 32 - 1), far_p(f, poly('bessel_p0', t), poly('bessel_q0', t)))"),
+    LIBRARY("bessel_j1", 1, "x",
+            "let a = abs(x); let f = max(a, 8); let u = 64 / (f * f); let t = 2 * u - 1; let n = min(a, 8);"
+            "let far = far_q(f, poly('bessel_p1', t), poly('bessel_q1', t));"
+            "where(a <= 8, x * poly('j1_near', n * n / 32 - 1), where(x < 0, -far, far))"),
+    LIBRARY("bessel_y0", 1, "x",
+            "let f = max(x, 8); let u = 64 / (f * f); let t = 2 * u - 1; let n = min(x, 8);"
+            "let far = far_q(f, poly('bessel_p0', t), poly('bessel_q0', t));"
+            "let near = 0.6366197723675814 * log(n) * bessel_j0(n) + poly('y0_near', n * n / 32 - 1);"
+            "where(x < 0, nan, where(x == 0, -inf, where(x <= 8, near, far)))"),
+    LIBRARY("bessel_y1", 1, "x",
+            "let f = max(x, 8); let u = 64 / (f * f); let t = 2 * u - 1; let n = min(x, 8);"
+            "let far = -far_p(f, poly('bessel_p1', t), poly('bessel_q1', t));"
+            "let near = 0.6366197723675814 * (log(n) * bessel_j1(n) - 1 / n) + n * poly('y1_near', n * n / 32 - 1);"
+            "where(x < 0, nan, where(x == 0, -inf, where(x <= 8, near, far)))"),
+    LIBRARY("bessel_k0_near", 1, "x", "poly('k0_near', x * x * 0.5 - 1) - log(x * 0.5) * i0(x)"),
+    LIBRARY("bessel_k1_near", 1, "x", "poly('k1_near', x * x * 0.5 - 1) / x + log(x * 0.5) * i1(x)"),
+    LIBRARY("bessel_k0", 1, "x",
+            "where(x < 0, nan, where(x == 0, inf, where(x <= 2, bessel_k0_near(min(x, 2)), exp(-x) * poly('k0_far', 4 / max(x, "
+            "2) - 1) / sqrt(x))))"),
+    LIBRARY("bessel_k1", 1, "x",
+            "where(x < 0, nan, where(x == 0, inf, where(x <= 2, bessel_k1_near(min(x, 2)), exp(-x) * poly('k1_far', 4 / max(x, "
+            "2) - 1) / sqrt(x))))"),
+    LIBRARY("bessel_k0e", 1, "x",
+            "where(x < 0, nan, where(x == 0, inf, where(x <= 2, exp(x) * bessel_k0_near(min(x, 2)), poly('k0_far', 4 / max(x, "
+            "2) - 1) / sqrt(x))))"),
+    LIBRARY("bessel_k1e", 1, "x",
+            "where(x < 0, nan, where(x == 0, inf, where(x <= 2, exp(x) * bessel_k1_near(min(x, 2)), poly('k1_far', 4 / max(x, "
+            "2) - 1) / sqrt(x))))"),
+    LIBRARY(
+        "airy_ai", 1, "x",
+        "let r = max(x, 2); let v = 0.6666666666666666 * r * sqrt(r);"
+        "let right = exp(-v) * 0.28209479177387814 / sqrt(sqrt(r)) * poly('airy_right', 3.771236166328254 / v - 1);"
+        "let y = max(-x, 8); let z = 0.6666666666666666 * y * sqrt(y); let w = 15.084944665313014 / z; let t = 2 * w * w - 1;"
+        "let c = (cos(z) + sin(z)) * 0.7071067811865476; let s = (sin(z) - cos(z)) * 0.7071067811865476;"
+        "let left = (c * poly('airy_p', t) + s * poly('airy_q', t) / z) * 0.5641895835477563 / sqrt(sqrt(y));"
+        "where(x == inf, 0, where(x > 2, right, where(x < -8, left, where(x < -3, poly('airy_mid', (x + 5.5) * 0.4), "
+        "poly('airy_near', (x + 0.5) * 0.4)))))"),
+
+    /* ---- incomplete gamma function; far out the power is taken around a, so that large numbers do not cancel */
+    LIBRARY(
+        "gamma_power", 2, "a x",
+        "let m = (x - a) / a; let w = 1 / a; let v = w * w;"
+        "let far = exp(a * (log1p(m) - m) - w * (0.08333333333333333 - v * (0.002777777777777778 - v * 0.0007936507936507937)))"
+        " * sqrt(a) * 0.3989422804014327;"
+        "where(a < 10, exp(a * log(x) - x - lgamma(a)), far)"),
+    LIBRARY("gamma_lower", 2, "a x", "gamma_power(a, x) / a * gamma_series(a, x)"),
+    LIBRARY("gamma_upper", 2, "a x", "gamma_power(a, x) * gamma_fraction(a, x)"),
+    LIBRARY(
+        "igamma", 2, "a x",
+        "let good = (a > 0) & (x > 0) & isfinite(a) & isfinite(x); let low = good & ((x <= 1) | (x <= a)); let high = good & "
+        "!low;"
+        "let p = gamma_lower(where(low, a, 1), where(low, x, 0.5)); let q = gamma_upper(where(high, a, 1), where(high, x, 2));"
+        "let edge = where((a < 0) | (x < 0), nan, where(a == 0, where(x > 0, 1, nan),"
+        " where(x == 0, 0, where(isinf(a), where(isinf(x), nan, 0), where(isinf(x), 1, nan)))));"
+        "where(low, p, where(high, 1 - q, edge))"),
+    LIBRARY(
+        "igammac", 2, "a x",
+        "let good = (a > 0) & (x > 0) & isfinite(a) & isfinite(x); let low = good & ((x <= 1) | (x <= a)); let high = good & "
+        "!low;"
+        "let p = gamma_lower(where(low, a, 1), where(low, x, 0.5)); let q = gamma_upper(where(high, a, 1), where(high, x, 2));"
+        "let edge = where((a < 0) | (x < 0), nan, where(a == 0, where(x > 0, 0, nan),"
+        " where(x == 0, 1, where(isinf(a), where(isinf(x), nan, 1), where(isinf(x), 0, nan)))));"
+        "where(low, 1 - p, where(high, q, edge))"),
+
+    /* ---- orthogonal polynomials of whole degree m: ends of the interval, closed form inside, recurrence elsewhere */
+    LIBRARY("even", 1, "m", "m - 2 * floor(m * 0.5) == 0"),
+    LIBRARY("chebyshev_t", 2, "x n",
+            "let m = trunc(n); let inside = (m > 6) & (abs(x) < 1); let ends = where((x > 0) | even(m), 1, -1);"
+            "let sum = chebyshev(x, where(inside | (abs(x) == 1), 0, m), x);"
+            "where(m < 0, 0, where(abs(x) == 1, ends, where(inside, cos(m * acos(x)), sum)))"),
+    LIBRARY("chebyshev_u", 2, "x n",
+            "let m = trunc(n); let inside = (m > 8) & (abs(x) < 1); let ends = where((x > 0) | even(m), m + 1, -m - 1);"
+            "let sum = chebyshev(x, where(inside | (abs(x) == 1), 0, m), x + x); let a = acos(x);"
+            "where(m < 0, 0, where(abs(x) == 1, ends, where(inside, sin((m + 1) * a) / sin(a), sum)))"),
+    LIBRARY("chebyshev_v", 2, "x n",
+            "let m = trunc(n); let inside = (m > 8) & (abs(x) < 1); let ends = where(x > 0, 1, where(even(m), m + m + 1, -m - "
+            "m - 1));"
+            "let sum = chebyshev(x, where(inside | (abs(x) == 1), 0, m), x + x - 1); let a = acos(x);"
+            "where(m < 0, 0, where(abs(x) == 1, ends, where(inside, cos((m + 0.5) * a) / cos(a * 0.5), sum)))"),
+    LIBRARY("chebyshev_w", 2, "x n",
+            "let m = trunc(n); let inside = (m > 8) & (abs(x) < 1); let ends = where(x > 0, m + m + 1, where(even(m), 1, -1));"
+            "let sum = chebyshev(x, where(inside | (abs(x) == 1), 0, m), x + x + 1); let a = acos(x);"
+            "where(m < 0, 0, where(abs(x) == 1, ends, where(inside, sin((m + 0.5) * a) / sin(a * 0.5), sum)))"),
+    LIBRARY("hermite_polynomial_h", 2, "x n", "let m = trunc(n); where(m < 0, 0, hermite_h(x, m, x + x))"),
+    LIBRARY("hermite_polynomial_he", 2, "x n", "let m = trunc(n); where(m < 0, 0, hermite_he(x, m, x))"),
+    LIBRARY("laguerre_polynomial_l", 2, "x n", "let m = trunc(n); where(m < 0, 0, laguerre(x, m, 1 - x))"),
+    LIBRARY("legendre_polynomial_p", 2, "x n", "let m = trunc(n); where(m < 0, 0, legendre(x, m, x))"),
 };
 
 const tpt_expr_function_t *tpt_expr_library_find(const char *name, size_t size) {

@@ -26,6 +26,7 @@
 #undef TPT_FUNC_STATIC
 #undef TPT_FUNC_WRITES
 #undef TPT_NO_BOOL
+#undef TPT_ORTHOGONAL
 
 #define TPT_EXPR(name, promote, expr) {name, 0, TPT_PROMOTE_##promote, expr, NULL, 0, NULL, NULL, NULL},
 #define TPT_EXPR_STATIC(name, promote, expr, statics) {name, 0, TPT_PROMOTE_##promote, expr, NULL, 0, statics, NULL, NULL},

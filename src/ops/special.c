@@ -148,3 +148,71 @@ tpt_val_t tpt_special_zeta(tpt_ir_t *ir, const tpt_val_t *x) {
     value = tpt_ir_select(ir, tpt_ir_compare(ir, TPT_IR_LT, s, one), nan, value);
     return tpt_ir_select(ir, tpt_ir_compare(ir, TPT_IR_EQ, s, one), inf, value);
 }
+
+/* ---- orthogonal polynomials of degree n (a value, truncated), by their three-term recurrences (Abramowitz and Stegun 22.7)
+ * ---- */
+
+typedef enum family { CHEBYSHEV, HERMITE_H, HERMITE_HE, LAGUERRE, LEGENDRE } family_t;
+
+/* From degrees j - 1 (p) and j (q) to j + 1. */
+static tpt_val_t next_degree(tpt_ir_t *ir, family_t family, tpt_val_t x, tpt_val_t j, tpt_val_t p, tpt_val_t q) {
+    tpt_val_t one = tpt_ir_full_f(ir, *tpt_ir_type(ir, x), 1), twice = tpt_ir_add(ir, x, x);
+    tpt_val_t odd = tpt_ir_add(ir, tpt_ir_add(ir, j, j), one), above = tpt_ir_add(ir, j, one), back = tpt_ir_mul(ir, j, p);
+    switch (family) {
+        case CHEBYSHEV:
+            return tpt_ir_sub(ir, tpt_ir_mul(ir, twice, q), p);
+        case HERMITE_H:
+            return tpt_ir_sub(ir, tpt_ir_mul(ir, twice, q), tpt_ir_add(ir, back, back));
+        case HERMITE_HE:
+            return tpt_ir_sub(ir, tpt_ir_mul(ir, x, q), back);
+        case LAGUERRE:
+            return tpt_ir_div(ir, tpt_ir_sub(ir, tpt_ir_mul(ir, tpt_ir_sub(ir, odd, x), q), back), above);
+        default:
+            return tpt_ir_div(ir, tpt_ir_sub(ir, tpt_ir_mul(ir, tpt_ir_mul(ir, odd, x), q), back), above);
+    }
+}
+
+enum { STATE_X, STATE_N, STATE_J, STATE_P, STATE_Q, STATES };
+
+static tpt_val_t orthogonal(tpt_ir_t *ir, family_t family, const tpt_val_t *operands) {
+    /* Operands: x, n, the polynomial of degree 1; they are brought to one shape first. */
+    tpt_val_t shape = tpt_ir_compare(ir, TPT_IR_LT, operands[0], operands[1]);
+    tpt_type_t type = *tpt_ir_type(ir, shape);
+    type.dtype = (uint8_t)tpt_ir_dtype(ir, operands[0]);
+    tpt_val_t in[3], state[STATES], next[STATES], out[STATES];
+    for (int i = 0; i < 3; i++) in[i] = tpt_ir_broadcast_to(ir, operands[i], type.rank, type.dims);
+    if (tpt_ir_status(ir) != NULL) return TPT_VAL_NONE;
+    tpt_val_t one = tpt_ir_full_f(ir, type, 1);
+    tpt_val_t inits[STATES] = {in[0], in[1], one, one, in[2]};
+    int64_t dims[TPT_MAX_RANK];
+    for (int d = 0; d < type.rank; d++) dims[d] = d;
+
+    tpt_ir_region_begin(ir);
+    for (int i = 0; i < STATES; i++) state[i] = tpt_ir_region_arg(ir, type);
+    tpt_val_t more = tpt_ir_compare(ir, TPT_IR_LT, state[STATE_J], state[STATE_N]);
+    if (type.rank > 0) more = tpt_ir_reduce(ir, TPT_IR_RED_OR, more, type.rank, dims);
+    tpt_region_t cond = tpt_ir_region_end(ir, 1, &more);
+
+    tpt_ir_region_begin(ir);
+    for (int i = 0; i < STATES; i++) state[i] = tpt_ir_region_arg(ir, type);
+    tpt_val_t on = tpt_ir_compare(ir, TPT_IR_LT, state[STATE_J], state[STATE_N]);
+    tpt_val_t r = next_degree(ir, family, state[STATE_X], state[STATE_J], state[STATE_P], state[STATE_Q]);
+    memcpy(next, state, sizeof next);
+    next[STATE_J] = tpt_ir_add(ir, state[STATE_J], tpt_ir_full_f(ir, type, 1));
+    next[STATE_P] = tpt_ir_select(ir, on, state[STATE_Q], state[STATE_P]);
+    next[STATE_Q] = tpt_ir_select(ir, on, r, state[STATE_Q]);
+    tpt_region_t body = tpt_ir_region_end(ir, STATES, next);
+    for (int i = 0; i < STATES; i++) out[i] = TPT_VAL_NONE;
+    tpt_ir_while(ir, STATES, inits, cond, body, out);
+    return tpt_ir_select(ir, tpt_ir_compare(ir, TPT_IR_LT, in[1], one), one, out[STATE_Q]); /* degree 0 */
+}
+
+tpt_val_t tpt_special_chebyshev(tpt_ir_t *ir, const tpt_val_t *x) { return orthogonal(ir, CHEBYSHEV, x); }
+
+tpt_val_t tpt_special_hermite_h(tpt_ir_t *ir, const tpt_val_t *x) { return orthogonal(ir, HERMITE_H, x); }
+
+tpt_val_t tpt_special_hermite_he(tpt_ir_t *ir, const tpt_val_t *x) { return orthogonal(ir, HERMITE_HE, x); }
+
+tpt_val_t tpt_special_laguerre(tpt_ir_t *ir, const tpt_val_t *x) { return orthogonal(ir, LAGUERRE, x); }
+
+tpt_val_t tpt_special_legendre(tpt_ir_t *ir, const tpt_val_t *x) { return orthogonal(ir, LEGENDRE, x); }
