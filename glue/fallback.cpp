@@ -225,6 +225,19 @@ bool cpu_fallback_asked() {
   return true;
 }
 
+// TORCH_WARN becomes a Python warning only below PyTorch's own bindings; ops called through torch.ops are not.
+void warn(const std::string &text) {
+  if (!Py_IsInitialized()) {
+    TORCH_WARN(text);
+    return;
+  }
+  pybind11::gil_scoped_acquire gil;
+  if (PyErr_WarnEx(PyExc_UserWarning, text.c_str(), 1) == 0) return;
+  python_error raised;  // the user made warnings errors
+  raised.persist();
+  throw raised;
+}
+
 void run_on_host(const c10::OperatorHandle &op, Stack *stack) {
   static std::mutex mutex;
   static auto *warned = new std::unordered_set<c10::OperatorName>();
@@ -233,7 +246,7 @@ void run_on_host(const c10::OperatorHandle &op, Stack *stack) {
     const std::lock_guard<std::mutex> lock(mutex);
     first = warned->insert(op.operator_name()).second;
   }
-  if (first) TORCH_WARN(op.operator_name(), " is not implemented on the tpu device and runs on the host (TORCH_TPU_CPU_FALLBACK=1)");
+  if (first) warn(c10::str(op.operator_name(), " is not implemented on the tpu device and runs on the host (TORCH_TPU_CPU_FALLBACK=1)"));
   tpt_counter_add(TPT_COUNTER_fallbacks, 1);
   at::native::cpu_fallback(op, stack);
 }

@@ -38,21 +38,22 @@ c10::List<std::optional<at::Tensor>> expand(const at::Tensor &self, const c10::L
   return out;
 }
 
-// `x[mask] = number` needs no indices at all.
+// `x[mask] = one value` needs no indices, so no host read either. Only for masks and a value of the tensor's own dtype.
 bool put_by_mask(const Binding &binding, const at::Tensor &self, const c10::List<std::optional<at::Tensor>> &indices,
                  const at::Tensor &values, std::vector<c10::IValue> *stack, size_t base) {
-  if (values.dim() != 0 || !values.device().is_cpu()) return false;
-  const auto [possible, mask] = at::native::canDispatchToMaskedFill(self, indices, values);
+  if (binding.has_out || values.numel() != 1) return false;
+  // PyTorch's own test wants a cpu value; where ours lives does not matter.
+  static const at::Tensor any_value = at::zeros({}, at::kFloat);
+  const auto [possible, mask] = at::native::canDispatchToMaskedFill(self, indices, any_value);
   if (!possible) return false;
-  if (binding.has_write && !binding.has_out) {
-    self.masked_fill_(mask, values.item());
+  const at::Tensor value = values.reshape({});
+  if (binding.has_write) {
+    self.masked_fill_(mask, value);
     stack->resize(base + 1);
-  } else if (!binding.has_out) {
-    at::Tensor filled = self.masked_fill(mask, values.item());
+  } else {
+    at::Tensor filled = self.masked_fill(mask, value);
     stack->resize(base);
     stack->emplace_back(std::move(filled));
-  } else {
-    return false;
   }
   return true;
 }
@@ -64,6 +65,11 @@ bool before_call(const Binding &binding, std::vector<c10::IValue> *stack) {
   const at::Tensor self = (*stack)[base].toTensor();
   at::native::checkIndexTensorTypes((*stack)[base + 1].toOptionalTensorList(), /*allow_int=*/true);
   const bool put = binding.before == Before::IndexPut;
+  if (put) {
+    const at::ScalarType given = (*stack)[base + 2].toTensor().scalar_type();
+    TORCH_CHECK(self.scalar_type() == given, "Index put requires the source and destination dtypes match, got ", self.scalar_type(),
+                " for the destination and ", given, " for the source.");
+  }
   if (needs_work((*stack)[base + 1], self.device())) {
     const auto indices = (*stack)[base + 1].toOptionalTensorList();
     const bool accumulate = put && (*stack)[base + 3].isBool() && (*stack)[base + 3].toBool();

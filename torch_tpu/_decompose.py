@@ -106,11 +106,55 @@ def _through_functional(op, functional):
     return run
 
 
+def _bincount(x, weights=None, minlength=0):
+    if minlength < 0:
+        raise RuntimeError("minlength should be >= 0")
+    if x.dim() == 1 and x.numel() == 0:
+        return torch.zeros(minlength, dtype=torch.int64, device=x.device)
+    bounds = x.aminmax() if x.dim() == 1 else None
+    low, high = (0, -1) if bounds is None else torch.stack(bounds).tolist()
+    if bounds is None or low < 0:
+        raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
+    if weights is None:
+        weights = torch.ones(x.shape, dtype=torch.int64, device=x.device)
+    elif weights.shape != x.shape:
+        raise RuntimeError("weights should be 1-d and have the same length as input")
+    elif weights.dtype != torch.float32:
+        weights = weights.double()
+    counts = torch.zeros(max(high + 1, minlength), dtype=weights.dtype, device=x.device)
+    return counts.index_add_(0, x.to(torch.int64), weights)
+
+
+def _assert_async(x, msg="Expected Tensor with single nonzero value, but got zero"):
+    if x.numel() != 1:
+        raise RuntimeError(
+            f"Boolean value of Tensor with {'no values' if x.numel() == 0 else 'more than one value'} is ambiguous"
+        )
+    if not x.item():
+        raise RuntimeError(msg)
+
+
+def _functional_assert_async(x, assert_msg, dep_token):
+    _assert_async(x, assert_msg)
+    return dep_token.clone()
+
+
+# Ops that PyTorch neither decomposes nor needs to: their size or verdict is read by the host.
+_OWN = {
+    "aten::bincount": _bincount,
+    "aten::_assert_async": _assert_async,
+    "aten::_assert_async.msg": lambda x, assert_msg: _assert_async(x, assert_msg),
+    "aten::_functional_assert_async.msg": _functional_assert_async,
+}
+
+
 def find(name, overload):
     """A callable that computes the op from others, or None. `name` is like "aten::addcmul"."""
     full = f"{name}.{overload}" if overload else name
     if full in _REFUSED:
         return None
+    if full in _OWN:
+        return _OWN[full]
     op = _overload(name, overload)
     if op is None:
         return None
