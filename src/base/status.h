@@ -9,7 +9,7 @@
 /* A new status; never NULL for code != TPT_OK (falls back to a static out-of-memory status). */
 TPT_MUST_USE tpt_status_t *tpt_status_make(tpt_code_t code, const char *fmt, ...) TPT_PRINTF(2, 3);
 TPT_MUST_USE tpt_status_t *tpt_status_makev(tpt_code_t code, const char *fmt, va_list args);
-/* Appends "; while ..." to a failed status and returns it; NULL stays NULL. */
+/* Appends "; while " and the text to a failed status and returns it; NULL stays NULL. */
 TPT_MUST_USE tpt_status_t *tpt_status_annotate(tpt_status_t *status, const char *fmt, ...) TPT_PRINTF(2, 3);
 /* Keeps the first of two: returns `first` and frees `second`, or `second` when `first` is NULL. */
 TPT_MUST_USE tpt_status_t *tpt_status_join(tpt_status_t *first, tpt_status_t *second);

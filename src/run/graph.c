@@ -69,7 +69,7 @@ static tpt_status_t *check_inputs(const tpt_dev_t *dev, const tpt_call_t *c) {
             return tpt_status_make(TPT_INVALID_ARGUMENT,
                                    "Expected all tensors to be on the same device, but found at least two devices, tpu:%d and tpu:%d!",
                                    dev->index, s->device);
-        if (s->error) return tpt_status_annotate(tpt_status_copy(s->error), "while %s reads a value that could not be made", c->op->schema_name);
+        if (s->error) return tpt_status_annotate(tpt_status_copy(s->error), "%s reads a value that could not be made", c->op->schema_name);
         if (!tpt_type_equal(&s->type, &p->tensors[t].base)) /* resized between key and run: another thread */
             return tpt_status_make(TPT_ABORTED, "%s: a tensor was resized by another thread during the call", c->op->schema_name);
     }

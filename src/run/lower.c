@@ -248,7 +248,7 @@ static tpt_status_t *lower_node(lowering_t *w, uint32_t index) {
     if (!status) join_flag(w, &L);
     if (!status) status = tpt_ir_take_status(w->ir);
     tpt_free(L.results);
-    return tpt_status_annotate(status, "while lowering %s", p->op->schema_name);
+    return tpt_status_annotate(status, "lowering %s", p->op->schema_name);
 }
 
 /* ---- whole programs ------------------------------------------------------------------------------------------------ */
@@ -301,7 +301,7 @@ static tpt_status_t *lower_all(lowering_t *w, const tpt_cut_t *cut, char **out_t
     close_packs(w);
     w->prog->tiny = tpt_ir_largest(w->ir) <= TINY;
     TPT_TRY(tpt_ir_take_status(w->ir));
-    TPT_TRY_MSG(tpt_ir_verify(w->ir), "while checking a program of %zu ops", w->graph->nnodes);
+    TPT_TRY_MSG(tpt_ir_verify(w->ir), "checking a program of %zu ops", w->graph->nnodes);
     tpt_str_t text;
     tpt_str_init(&text, (size_t)1 << 30);
     const char *name = w->graph->nnodes == 1 ? w->graph->nodes[0].plan->op->row->name : "graph";

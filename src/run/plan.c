@@ -249,7 +249,7 @@ static tpt_status_t *fill_plan(tpt_plan_t *p, const tpt_call_t *c, const tpt_spe
     p->dynamic = p->op->row->flags & TPT_ROW_DYNAMIC;
     TPT_TRY(plan_writes(p));
     if (p->op->fresh_outs && specs) TPT_TRY(plan_outs(p, specs, nspecs));
-    TPT_TRY_MSG(tpt_prog_try_plan(p), "while lowering %s", p->op->schema_name);
+    TPT_TRY_MSG(tpt_prog_try_plan(p), "lowering %s", p->op->schema_name);
     return NULL;
 }
 

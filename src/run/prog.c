@@ -45,7 +45,7 @@ tpt_status_t *tpt_prog_compile(tpt_prog_t *prog, const char *text, int device) {
     int64_t before = now_ns();
     tpt_compile_options_t options = {.device = device, .exact_minmax = true, .tiny = prog->tiny};
     TPT_TRY_MSG(tpt_program_compile(tpt_runtime_client(), text, bytes, &options, &prog->program),
-                "while compiling a program of %d ops", prog->nnodes);
+                "compiling a program of %d ops", prog->nnodes);
     tpt_counter_add(TPT_COUNTER_compiles, 1);
     tpt_counter_add(TPT_COUNTER_compile_ns, now_ns() - before);
     if (tpt_program_nouts(prog->program) != prog->nresults)

@@ -68,7 +68,7 @@ static tpt_status_t *open_client(void) {
     tpt_client_options_t options = {.show_plugin_log = tpt_env_flag(TPT_ENV_PLUGIN_LOG)};
     options.num_devices = plugin_devices > 0 ? plugin_devices : (int)tpt_env_int(TPT_ENV_NUM_DEVICES, 1, TPT_MAX_DEVICES);
     tpt_client_t *client;
-    TPT_TRY_MSG(tpt_client_open(path, &options, &client), "while opening device tpu");
+    TPT_TRY_MSG(tpt_client_open(path, &options, &client), "opening device tpu");
     int count = tpt_client_device_count(client);
     device_count = count < TPT_MAX_DEVICES ? count : TPT_MAX_DEVICES;
     for (int i = 0; i < device_count; i++) init_device(i);

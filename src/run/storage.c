@@ -122,7 +122,7 @@ tpt_status_t *tpt_storage_from_host(tpt_storage_t *s, tpt_dtype_t dtype, int ran
         return tpt_status_make(TPT_INVALID_ARGUMENT, "host data does not fill the storage of %lld bytes", (long long)s->nbytes);
     tpt_buffer_t *buffer;
     TPT_TRY_MSG(tpt_buffer_from_host(tpt_runtime_client(), s->device, dtype, rank, dims, data, &buffer),
-                "while copying %lld bytes to tpu:%d", (long long)s->nbytes, s->device);
+                "copying %lld bytes to tpu:%d", (long long)s->nbytes, s->device);
     tpt_mutex_lock(&dev->lock);
     replace(dev, s, buffer, &type);
     tpt_mutex_unlock(&dev->lock);
