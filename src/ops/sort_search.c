@@ -7,12 +7,13 @@
 tpt_val_t tpt_sort_search(tpt_ir_t *ir, tpt_val_t sorted, tpt_val_t values, bool right) {
     int64_t n = tpt_ir_dim(ir, sorted, 1), rows = tpt_ir_dim(ir, values, 0);
     tpt_type_t type = *tpt_ir_type(ir, values);
-    type.dtype = TPT_I64;
+    tpt_dtype_t d = tpt_ir_numel(ir, sorted) < INT32_MAX ? TPT_I32 : TPT_I64; /* narrow places gather faster */
+    type.dtype = (uint8_t)d;
     tpt_val_t low = tpt_ir_full_i(ir, type, 0), high = tpt_ir_full_i(ir, type, n);
-    if (n == 0 || tpt_ir_numel(ir, values) == 0 || tpt_ir_status(ir) != NULL) return low;
-    tpt_val_t one = tpt_ir_const_i(ir, TPT_I64, 1), zero = tpt_ir_const_i(ir, TPT_I64, 0), last = tpt_ir_const_i(ir, TPT_I64, n - 1);
-    tpt_val_t base = zero; /* first element of the row in the flattened rows */
-    if (rows > 1 && tpt_ir_dim(ir, sorted, 0) > 1) base = tpt_ir_mul(ir, tpt_ir_iota(ir, type, 0), tpt_ir_const_i(ir, TPT_I64, n));
+    if (n == 0 || tpt_ir_numel(ir, values) == 0 || tpt_ir_status(ir) != NULL) return tpt_ir_convert(ir, low, TPT_I64);
+    tpt_val_t one = tpt_ir_const_i(ir, d, 1), last = tpt_ir_const_i(ir, d, n - 1);
+    tpt_val_t base = tpt_ir_const_i(ir, d, 0); /* first element of the row in the flattened rows */
+    if (rows > 1 && tpt_ir_dim(ir, sorted, 0) > 1) base = tpt_ir_mul(ir, tpt_ir_iota(ir, type, 0), tpt_ir_const_i(ir, d, n));
     tpt_val_t flat = tpt_ir_flatten(ir, sorted);
     for (int64_t left = n; left > 0; left /= 2) {
         tpt_val_t half = tpt_ir_binary(ir, TPT_IR_SHR_LOGIC, tpt_ir_sub(ir, high, low), one);
@@ -24,7 +25,7 @@ tpt_val_t tpt_sort_search(tpt_ir_t *ir, tpt_val_t sorted, tpt_val_t values, bool
         low = tpt_ir_select(ir, go, above, low);
         high = tpt_ir_select(ir, end, mid, high);
     }
-    return low;
+    return tpt_ir_convert(ir, low, TPT_I64);
 }
 
 static bool right_side(tpt_lower_t *L) {
