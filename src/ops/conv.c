@@ -116,8 +116,23 @@ void tpt_ops_convolution(tpt_lower_t *L) {
     tpt_lower_result(L, tpt_ir_convert(b, out, dtype));
 }
 
+/* The gradient of a transposed convolution is a plain one. An output padding of a stride or more (dilation allows that) makes
+ * rows that no input reached: they are cropped, so that the result has the input's size. */
+static tpt_val_t grad_input_transposed(tpt_ir_t *b, tpt_val_t gy, tpt_val_t x, tpt_val_t w, const conv_args_t *a) {
+    tpt_ir_conv_t c = tpt_ir_conv_nchw(a->spatial);
+    c.feature_groups = a->groups;
+    for (int i = 0; i < a->spatial; i++) {
+        const int64_t reach = a->dilation[i] * (tpt_ir_dim(b, w, i + 2) - 1);
+        c.stride[i] = a->stride[i];
+        c.rhs_dilation[i] = a->dilation[i];
+        c.pad_low[i] = a->padding[i];
+        c.pad_high[i] = (tpt_ir_dim(b, x, i + 2) - 1) * a->stride[i] + reach + 1 - tpt_ir_dim(b, gy, i + 2) - a->padding[i];
+    }
+    return tpt_ir_convolution(b, gy, w, &c);
+}
+
 static tpt_val_t grad_input(tpt_ir_t *b, tpt_val_t gy, tpt_val_t x, tpt_val_t w, const conv_args_t *a) {
-    if (a->transposed) return conv_forward(b, gy, w, a);
+    if (a->transposed) return grad_input_transposed(b, gy, x, w, a);
     int64_t extra[3];
     for (int i = 0; i < a->spatial; i++) {
         const int64_t reach = a->dilation[i] * (tpt_ir_dim(b, w, i + 2) - 1);

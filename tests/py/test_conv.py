@@ -41,6 +41,7 @@ def test_conv(spatial, options):
         {"stride": 2, "padding": 1},
         {"stride": 3, "padding": 1, "output_padding": 2},
         {"stride": 2, "padding": 1, "dilation": 2, "output_padding": 1},
+        {"dilation": 3, "output_padding": 2},
         {"groups": 2},
         {"groups": 4, "stride": 2, "padding": 1},
     ],

@@ -1,4 +1,4 @@
-"""Matrix products against PyTorch's cpu kernels, with gradients; also the helpers of the tests of layers, losses and optimizers."""
+"""Matrix products against PyTorch's cpu kernels, with gradients; also helpers of the tests of layers, losses and optimizers."""
 
 import pytest
 import torch
@@ -151,7 +151,7 @@ def test_empty():
 
 
 def test_errors():
-    with pytest.raises(RuntimeError, match="shapes cannot be multiplied|same reduction dim"):
+    with pytest.raises(RuntimeError, match=r"shapes cannot be multiplied|same reduction dim"):
         rand(2, 3).to("tpu") @ rand(4, 5).to("tpu")
 
 
@@ -197,3 +197,28 @@ def test_attention_mask():
     check(lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, attn_mask=m, scale=0.3), q, k, v, rand(5, 5))
     kv = rand(2, 1, 5, 8)
     check(lambda q, kv: F.scaled_dot_product_attention(q, kv, kv, enable_gqa=True), q, kv)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("heads", [4, 2])
+@pytest.mark.parametrize("biased", [False, True])
+def test_fused_attention_rows(causal, heads, biased):
+    q, g = rand(2, 4, 6, 8), rand(2, 4, 6, 8, seed=1)
+    k, v = rand(2, heads, 6, 8, seed=2), rand(2, heads, 6, 8, seed=3)
+    bias = rand(1, 4, 6, 6) if biased and not causal else None
+    leaves = [t.clone().requires_grad_() for t in (q, k, v) + ((bias,) if bias is not None else ())]
+    mask = leaves[3] if bias is not None else None
+    want = F.scaled_dot_product_attention(*leaves[:3], attn_mask=mask, is_causal=causal, enable_gqa=heads != 4)
+    want.backward(g)
+    mine = [t.detach().to("tpu") for t in leaves[:3]]
+    mine_bias = None if bias is None else bias.to("tpu")
+    ops = torch.ops.aten
+    out, lse, cq, ck, mq, mk, seed, offset, _ = ops._scaled_dot_product_fused_attention_overrideable(
+        *mine, mine_bias, 0.0, causal, False
+    )
+    same(out, want.detach(), 2e-5)
+    grads = ops._scaled_dot_product_fused_attention_overrideable_backward(
+        g.to("tpu"), *mine, mine_bias, [True] * 4, out, lse, cq, ck, mq, mk, 0.0, causal, seed, offset
+    )
+    for got, leaf in zip(grads, leaves, strict=False):
+        same(got, leaf.grad, 2e-5)

@@ -8,7 +8,10 @@ from test_matmul import INF, NAN, rand, same, to_tpu
 
 import torch_tpu
 
-UNARY = "abs acos asin atan ceil cos cosh erf erfc exp expm1 floor frac lgamma log log10 log1p log2 neg reciprocal round rsqrt sigmoid sign sin sinh sqrt tan tanh trunc"
+UNARY = (
+    "abs acos asin atan ceil cos cosh erf erfc exp expm1 floor frac lgamma log "
+    "log10 log1p log2 neg reciprocal round rsqrt sigmoid sign sin sinh sqrt tan tanh trunc"
+)
 SHAPES = [(3,), (2, 4), (), (5, 1, 2)]
 
 
