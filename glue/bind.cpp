@@ -239,7 +239,7 @@ struct Family {
 void bind_forms(const Family &family, const NameIndex &names, std::unordered_set<std::string> *taken) {
   auto &dispatcher = c10::Dispatcher::singleton();
   const auto exact = dispatcher.findSchema(family.exact);
-  if (!exact.has_value() || !exact->hasSchema() || has_write(exact->schema())) return;
+  if (!exact.has_value() || !exact->hasSchema() || has_out(exact->schema())) return;
   const auto &schema = exact->schema();
   for (const std::string &base : {inplace_name(family.exact.name), family.exact.name}) {
     const auto entry = names.find(base);
