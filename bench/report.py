@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import pathlib
 import statistics
 
 from works import WORKS
@@ -30,6 +31,7 @@ def time_text(seconds: float | None) -> str:
     return f"{value:.{0 if value >= 100 else 1 if value >= 10 else 2}f} {unit}"
 
 
+MARKS = ("<!-- bench: table -->", "<!-- bench: end -->")
 MEASURES = {"median": "median steady times", "least": "least steady times", "cpu": "median CPU times (all threads)"}
 
 
@@ -111,11 +113,16 @@ def markdown(result: dict, by: str = "median") -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("file", help="what bench/run.py wrote")
+    parser.add_argument("file", type=pathlib.Path, help="what bench/run.py wrote")
+    parser.add_argument("--into", type=pathlib.Path, help="write it into this page (README.md), between its bench marks")
     parser.add_argument("--by", choices=MEASURES, default="median", help="what the ratios are of, if the machine was not quiet")
     args = parser.parse_args()
-    with open(args.file) as file:
-        print(markdown(json.load(file), args.by))
+    table = markdown(json.loads(args.file.read_text()), args.by)
+    if args.into is None:
+        print(table)
+        return
+    before, rest = args.into.read_text().split(MARKS[0])
+    args.into.write_text(before + MARKS[0] + "\n" + table + "\n" + MARKS[1] + rest.split(MARKS[1])[1])
 
 
 if __name__ == "__main__":
