@@ -35,6 +35,7 @@ $(VENV)/.models: requirements/examples.txt $(VENV)/.base
 # The core and the glue are compiled once into $(BUILD) and put beside the Python files; the package is linked in place.
 $(VENV)/.built: $(SOURCES) $(VENV)/.base
 	@echo "== building the C core and the glue"
+	@mkdir -p build
 	@$(PY) -m cmake -G Ninja -S . -B $(BUILD) -DPython_EXECUTABLE=$(PY) -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(VENV)/bin/ninja > $(BUILD).log 2>&1 || (cat $(BUILD).log; exit 1)
 	@$(VENV)/bin/ninja -C $(BUILD)
 	@$(PY) tools/link_package.py
