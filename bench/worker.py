@@ -44,8 +44,9 @@ def main() -> None:
         step = WORKS[order["work"]][1](device, order["size"])
         synchronize()
         start = time.perf_counter()
-        step()
+        last = step()
         synchronize()
+        del last
         taken = time.perf_counter() - start
         if order["size"] == 0:
             steps[order["work"]] = step
@@ -56,8 +57,9 @@ def main() -> None:
         synchronize()
         start, cpu = time.perf_counter(), time.process_time()
         for _ in range(calls):
-            step()
+            last = step()  # kept, so that the synchronisation has it to wait for
         synchronize()
+        del last
         return {"seconds": (time.perf_counter() - start) / calls, "cpu": (time.process_time() - cpu) / calls}
 
     orders = {"facts": facts, "first": first, "steady": steady}
