@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import argparse
 import ast
+import os
 import pathlib
 import re
+import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -34,10 +36,15 @@ factories without a value have kernels in `glue/` and no row.
 
 
 def kinds() -> dict[str, tuple[str, str]]:
-    """For each row: the file of its table, and "expression" or "function"."""
+    """For each row: the file of its table, and "expression" or "function". Tables may have macros of their own: cc expands them."""
     found = {}
     for path in sorted((ROOT / "src" / "ops").glob("*.def")):
-        for kind, name in re.findall(r'TPT_(EXPR|FUNC)\w*\(\s*"([^"]+)"', path.read_text()):
+        if path.stem == "all":
+            continue
+        command = [os.environ.get("CC", "cc"), "-E", "-P", "-x", "c", str(path)]
+        text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        for kind, strings in re.findall(r'TPT_(EXPR|FUNC)\w*\(\s*((?:"[^"]*"\s*)+),', text):
+            name = "".join(re.findall(r'"([^"]*)"', strings))
             found[name] = (path.stem, "expression" if kind == "EXPR" else "function")
     return found
 
