@@ -36,7 +36,7 @@ factories without a value have kernels in `glue/` and no row.
 
 
 def kinds() -> dict[str, tuple[str, str]]:
-    """For each row: the file of its table, and "expression" or "function". Tables may have macros of their own: cc expands them."""
+    """For each row: the file of its table, and "expression" or "function". Tables have macros of their own: cc expands them."""
     found = {}
     for path in sorted((ROOT / "src" / "ops").glob("*.def")):
         if path.stem == "all":
