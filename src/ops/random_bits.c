@@ -38,21 +38,31 @@ static void threefry(tpt_ir_t *ir, const tpt_val_t *key, tpt_val_t *x) {
 }
 
 /* The key is the seed; the counter is the generator's offset plus the element's number. */
-void tpt_random_words(tpt_lower_t *L, const tpt_type_t *type, tpt_val_t out_words[2]) {
+tpt_random_t tpt_random_open(tpt_lower_t *L) {
     tpt_ir_t *ir = L->ir;
+    tpt_val_t state = tpt_lower_rng(L);
+    return (tpt_random_t){.key = {word(ir, state, 0, 0), word(ir, state, 0, 32)}, .low = word(ir, state, 1, 0), .high = word(ir, state, 1, 32)};
+}
+
+void tpt_random_draw(tpt_ir_t *ir, const tpt_random_t *random, tpt_val_t round, const tpt_type_t *type, tpt_val_t out_words[2]) {
     int64_t n = tpt_type_numel(type);
     if (n > UINT32_MAX) {
-        out_words[0] = out_words[1] = tpt_lower_fail(L, TPT_UNIMPLEMENTED, "more than 2^32 random numbers in one call are not implemented");
+        tpt_status_t *status = tpt_status_make(TPT_UNIMPLEMENTED, "more than 2^32 random numbers in one call are not implemented");
+        out_words[0] = out_words[1] = tpt_ir_fail(ir, status);
         return;
     }
-    tpt_val_t state = tpt_lower_rng(L);
-    tpt_val_t key[2] = {word(ir, state, 0, 0), word(ir, state, 0, 32)};
-    tpt_val_t low = word(ir, state, 1, 0), high = word(ir, state, 1, 32);
-    tpt_val_t at = tpt_ir_add(ir, tpt_ir_iota(ir, tpt_type_make(TPT_U32, 1, &n), 0), low);
-    tpt_val_t carry = tpt_ir_convert(ir, tpt_ir_compare(ir, TPT_IR_LT, at, low), TPT_U32);
+    tpt_val_t at = tpt_ir_add(ir, tpt_ir_iota(ir, tpt_type_make(TPT_U32, 1, &n), 0), random->low);
+    tpt_val_t carry = tpt_ir_convert(ir, tpt_ir_compare(ir, TPT_IR_LT, at, random->low), TPT_U32), high = random->high;
+    /* Bits that the offset of a generator does not reach. */
+    if (round != TPT_VAL_NONE) high = tpt_ir_add(ir, high, tpt_ir_binary(ir, TPT_IR_SHL, round, tpt_ir_const_i(ir, TPT_U32, 12)));
     tpt_val_t x[2] = {at, tpt_ir_add(ir, carry, high)};
-    threefry(ir, key, x);
+    threefry(ir, random->key, x);
     for (int i = 0; i < 2; i++) out_words[i] = tpt_ir_reshape(ir, x[i], type->rank, type->dims);
+}
+
+void tpt_random_words(tpt_lower_t *L, const tpt_type_t *type, tpt_val_t out_words[2]) {
+    tpt_random_t random = tpt_random_open(L);
+    tpt_random_draw(L->ir, &random, TPT_VAL_NONE, type, out_words);
 }
 
 tpt_val_t tpt_random_u64(tpt_lower_t *L, const tpt_type_t *type) {

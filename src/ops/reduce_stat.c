@@ -93,21 +93,6 @@ void tpt_ops_renorm(tpt_lower_t *L) {
     tpt_lower_result(L, tpt_ir_mul(ir, r.x, scale));
 }
 
-/* x1 [..., P, M] and x2 [..., R, M] -> p-distances [..., P, R]; XLA fuses the broadcast difference into the reduction. */
-void tpt_ops_cdist(tpt_lower_t *L) {
-    tpt_ir_t *ir = L->ir;
-    tpt_val_t x = opmath(ir, tpt_lower_tensor(L, "x1")), y = opmath(ir, tpt_lower_tensor(L, "x2"));
-    x = tpt_ir_unsqueeze(ir, x, -2);
-    y = tpt_ir_unsqueeze(ir, y, -3);
-    tpt_val_t off = tpt_ir_sub(ir, x, y);
-    int rank = tpt_ir_rank(ir, off);
-    tpt_reduce_t r = tpt_reduce_all(ir, off);
-    r.ndims = 1;
-    r.dims[0] = rank - 1;
-    r.count = rank > 0 ? r.sizes[rank - 1] : 1;
-    tpt_lower_result(L, tpt_reduce_norm(&r, tpt_lower_static(L, "p", 2.0)));
-}
-
 /* ---- logsumexp ----------------------------------------------------------------------------------------------------- */
 
 void tpt_ops_logsumexp(tpt_lower_t *L) {

@@ -178,6 +178,53 @@ def test_randperm(n, dtype):
         assert x.cpu().tolist() != torch.randperm(n, device="tpu", dtype=dtype).cpu().tolist()
 
 
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("shape", [0.3, 1.0, 2.5, 40.0])
+def test_gamma(dtype, shape):
+    x = torch._standard_gamma(torch.full((N,), shape, dtype=dtype, device="tpu"))
+    assert x.dtype == dtype
+    x = x.cpu().double()
+    assert (x > 0).all()
+    assert abs(x.mean() / shape - 1) < 0.04 and abs(x.var() / shape - 1) < 0.1
+
+
+def test_dirichlet():
+    x = torch._sample_dirichlet(torch.tensor([1.0, 2.0, 5.0]).to("tpu").expand(N, 3)).cpu()
+    torch.testing.assert_close(x.sum(1), torch.ones(N))
+    torch.testing.assert_close(x.mean(0), torch.tensor([1.0, 2.0, 5.0]) / 8, atol=0.01, rtol=0)
+
+
+@pytest.mark.parametrize("mean", [0.0, 0.2, 3.0, 9.9, 10.0, 37.5, 1000.0])
+def test_poisson(mean):
+    x = torch.poisson(torch.full((N,), mean, device="tpu")).cpu().double()
+    assert (x >= 0).all() and torch.equal(x, x.floor())
+    assert abs(x.mean() - mean) <= 4 * math.sqrt(mean / N) and abs(x.var() - mean) <= 0.05 * mean
+    if mean == 3.0:
+        share = torch.bincount(x.long(), minlength=4)[:4].double() / N
+        want = torch.tensor([math.exp(-3) * 3**k / math.factorial(k) for k in range(4)], dtype=torch.float64)
+        torch.testing.assert_close(share, want, atol=0.015, rtol=0)
+
+
+@pytest.mark.parametrize("count", [1.0, 7.0, 30.0, 5000.0])
+@pytest.mark.parametrize("p", [0.0, 0.05, 0.5, 0.8, 1.0])
+def test_binomial(count, p):
+    x = torch.binomial(torch.full((N,), count, device="tpu"), torch.full((N,), p, device="tpu")).cpu().double()
+    spread = count * p * (1 - p)
+    assert x.min() >= 0 and x.max() <= count and torch.equal(x, x.floor())
+    assert abs(x.mean() - count * p) <= 4 * math.sqrt(spread / N) + 1e-4 * count and abs(x.var() - spread) <= 0.12 * spread
+
+
+def test_distributions():
+    for law in (
+        torch.distributions.Beta(torch.tensor(2.0).to("tpu"), torch.tensor(3.0).to("tpu")),
+        torch.distributions.StudentT(torch.tensor(9.0).to("tpu")),
+        torch.distributions.Poisson(torch.tensor(4.0).to("tpu")),
+        torch.distributions.Binomial(torch.tensor(20).to("tpu"), torch.tensor(0.3).to("tpu")),
+    ):
+        x = law.sample((N,)).cpu()
+        assert abs(x.mean() - law.mean.cpu()) < 0.1 and abs(x.var() - law.variance.cpu()) < 0.4
+
+
 @pytest.mark.parametrize("replacement", [False, True])
 def test_multinomial(replacement):
     p = torch.tensor([0.0, 1.0, 3.0, 0.0, 6.0]).to("tpu")

@@ -213,6 +213,28 @@ def test_dist_renorm_cdist(p):
     check(lambda x, y: torch.cdist(x, y, p), x, y, tolerance=1e-5)
 
 
+@pytest.mark.parametrize("p", [0.5, 1.0, 1.5, 2.0, 3.0, INF])
+def test_pair_distances(p):
+    """Forward and gradient; the gradient's formula where two rows are equal is cpu's, 0."""
+    x, y = make((5, 4), torch.float32), make((3, 4), torch.float32, 1)
+    y[0] = x[0]
+    check(lambda x, y: torch.cdist(x, y, p), torch.stack([x, x + 1]), y, tolerance=1e-5)
+    check(lambda x: torch.pdist(x, p), x, tolerance=1e-5)
+    grads = []
+    for device in ("cpu", "tpu"):
+        a, b = (t.clone().to(device).requires_grad_() for t in (x, y))
+        weight = torch.arange(1.0, 16.0).reshape(5, 3).to(device)
+        (torch.cdist(a, b, p, compute_mode="donot_use_mm_for_euclid_dist") * weight).sum().backward()
+        (torch.pdist(a, p) * torch.arange(1.0, 11.0).to(device)).sum().backward()
+        grads.append((a.grad.cpu(), b.grad.cpu()))
+    torch.testing.assert_close(grads[1], grads[0], rtol=1e-4, atol=1e-5)
+
+
+def test_pdist_of_few_rows():
+    check(torch.pdist, torch.ones(1, 3))
+    check(torch.pdist, torch.tensor([[0.0, 0.0], [3.0, 4.0]]))
+
+
 def test_logsumexp_extremes():
     x = torch.tensor([[1000.0, 1001.0], [-INF, -INF], [INF, 1.0], [NAN, 1.0], [-1000.0, -INF]])
     check(lambda x: torch.logsumexp(x, 1), x)
