@@ -18,51 +18,80 @@ using NameIndex = std::unordered_map<std::string, std::vector<c10::OperatorName>
 
 NameIndex index_names() {
   NameIndex index;
-  for (auto &name : c10::Dispatcher::singleton().getAllOpNames()) index[name.name].push_back(name);
+  for (auto& name : c10::Dispatcher::singleton().getAllOpNames()) index[name.name].push_back(name);
   return index;
 }
 
-bool kind_of(const c10::TypePtr &type, Kind *out) {
+bool kind_of(const c10::TypePtr& type, Kind* out) {
   switch (type->kind()) {
-    case c10::TypeKind::OptionalType: return kind_of(type->castRaw<c10::OptionalType>()->getElementType(), out);
-    case c10::TypeKind::TensorType: *out = Kind::Tensor; return true;
+    case c10::TypeKind::OptionalType:
+      return kind_of(type->castRaw<c10::OptionalType>()->getElementType(), out);
+    case c10::TypeKind::TensorType:
+      *out = Kind::Tensor;
+      return true;
     case c10::TypeKind::NumberType:
     case c10::TypeKind::FloatType:
-    case c10::TypeKind::SymFloatType: *out = Kind::Number; return true;
+    case c10::TypeKind::SymFloatType:
+      *out = Kind::Number;
+      return true;
     case c10::TypeKind::IntType:
-    case c10::TypeKind::SymIntType: *out = Kind::Int; return true;
+    case c10::TypeKind::SymIntType:
+      *out = Kind::Int;
+      return true;
     case c10::TypeKind::BoolType:
-    case c10::TypeKind::SymBoolType: *out = Kind::Bool; return true;
-    case c10::TypeKind::StringType: *out = Kind::String; return true;
-    case c10::TypeKind::ScalarTypeType: *out = Kind::DType; return true;
+    case c10::TypeKind::SymBoolType:
+      *out = Kind::Bool;
+      return true;
+    case c10::TypeKind::StringType:
+      *out = Kind::String;
+      return true;
+    case c10::TypeKind::ScalarTypeType:
+      *out = Kind::DType;
+      return true;
     case c10::TypeKind::LayoutType:
-    case c10::TypeKind::MemoryFormatType: *out = Kind::Format; return true;
-    case c10::TypeKind::DeviceObjType: *out = Kind::Device; return true;
-    case c10::TypeKind::GeneratorType: *out = Kind::Generator; return true;
+    case c10::TypeKind::MemoryFormatType:
+      *out = Kind::Format;
+      return true;
+    case c10::TypeKind::DeviceObjType:
+      *out = Kind::Device;
+      return true;
+    case c10::TypeKind::GeneratorType:
+      *out = Kind::Generator;
+      return true;
     case c10::TypeKind::ListType: {
       Kind item;
       if (!kind_of(type->castRaw<c10::ListType>()->getElementType(), &item)) return false;
       switch (item) {
-        case Kind::Tensor: *out = Kind::TensorList; return true;
-        case Kind::Number: *out = Kind::NumberList; return true;
-        case Kind::Int: *out = Kind::IntList; return true;
-        case Kind::Bool: *out = Kind::BoolList; return true;
-        default: return false;
+        case Kind::Tensor:
+          *out = Kind::TensorList;
+          return true;
+        case Kind::Number:
+          *out = Kind::NumberList;
+          return true;
+        case Kind::Int:
+          *out = Kind::IntList;
+          return true;
+        case Kind::Bool:
+          *out = Kind::BoolList;
+          return true;
+        default:
+          return false;
       }
     }
-    default: return false;
+    default:
+      return false;
   }
 }
 
-bool is_option(const std::string &name) {
+bool is_option(const std::string& name) {
   return name == "dtype" || name == "layout" || name == "device" || name == "pin_memory";
 }
 
 // Same arguments in the same order, out= ones left aside. With `loose`, tensor options too: `zeros` has them, `zeros.out` not.
-bool same_signature(const c10::FunctionSchema &a, const c10::FunctionSchema &b, bool loose) {
-  const auto list = [loose](const c10::FunctionSchema &schema) {
-    std::vector<const c10::Argument *> args;
-    for (const auto &arg : schema.arguments()) {
+bool same_signature(const c10::FunctionSchema& a, const c10::FunctionSchema& b, bool loose) {
+  const auto list = [loose](const c10::FunctionSchema& schema) {
+    std::vector<const c10::Argument*> args;
+    for (const auto& arg : schema.arguments()) {
       if (!arg.is_out() && !(loose && is_option(arg.name()))) args.push_back(&arg);
     }
     return args;
@@ -75,35 +104,35 @@ bool same_signature(const c10::FunctionSchema &a, const c10::FunctionSchema &b, 
   return true;
 }
 
-bool has_layout(const c10::FunctionSchema &schema) {
-  const auto &args = schema.arguments();
-  return std::any_of(args.begin(), args.end(), [](const c10::Argument &arg) { return arg.name() == "layout"; });
+bool has_layout(const c10::FunctionSchema& schema) {
+  const auto& args = schema.arguments();
+  return std::any_of(args.begin(), args.end(), [](const c10::Argument& arg) { return arg.name() == "layout"; });
 }
 
-bool has_out(const c10::FunctionSchema &schema) {
-  const auto &args = schema.arguments();
-  return std::any_of(args.begin(), args.end(), [](const c10::Argument &arg) { return arg.is_out(); });
+bool has_out(const c10::FunctionSchema& schema) {
+  const auto& args = schema.arguments();
+  return std::any_of(args.begin(), args.end(), [](const c10::Argument& arg) { return arg.is_out(); });
 }
 
-bool has_write(const c10::FunctionSchema &schema) {
-  const auto &args = schema.arguments();
+bool has_write(const c10::FunctionSchema& schema) {
+  const auto& args = schema.arguments();
   return std::any_of(args.begin(), args.end(),
-                     [](const c10::Argument &arg) { return arg.alias_info() != nullptr && arg.alias_info()->isWrite(); });
+                     [](const c10::Argument& arg) { return arg.alias_info() != nullptr && arg.alias_info()->isWrite(); });
 }
 
-std::string inplace_name(const std::string &base) {
+std::string inplace_name(const std::string& base) {
   const size_t colon = base.rfind(':');
   const std::string space = base.substr(0, colon + 1), name = base.substr(colon + 1);
   // __lshift__ has __ilshift__
   return name.rfind("__", 0) == 0 ? space + "__i" + name.substr(2) : base + "_";
 }
 
-std::string text_of(const c10::OperatorName &name) {
+std::string text_of(const c10::OperatorName& name) {
   return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
 }
 
-bool fill_slots(Binding *binding, std::string *why) {
-  const auto &args = binding->handle.schema().arguments();
+bool fill_slots(Binding* binding, std::string* why) {
+  const auto& args = binding->handle.schema().arguments();
   for (size_t i = 0; i < args.size(); i++) {
     Slot slot{};
     if (!kind_of(args[i].real_type(), &slot.kind)) {
@@ -126,9 +155,9 @@ bool fill_slots(Binding *binding, std::string *why) {
 }
 
 // The argument whose alias set a return shares, or -1.
-int aliased_arg(const c10::FunctionSchema &schema, const c10::Argument &ret) {
+int aliased_arg(const c10::FunctionSchema& schema, const c10::Argument& ret) {
   if (ret.alias_info() == nullptr) return -1;
-  const auto &args = schema.arguments();
+  const auto& args = schema.arguments();
   for (size_t i = 0; i < args.size(); i++) {
     if (args[i].alias_info() != nullptr && args[i].alias_info()->beforeSets() == ret.alias_info()->beforeSets()) {
       return static_cast<int>(i);
@@ -137,10 +166,10 @@ int aliased_arg(const c10::FunctionSchema &schema, const c10::Argument &ret) {
   return -1;
 }
 
-bool fill_returns(Binding *binding, std::string *why) {
-  const auto &schema = binding->handle.schema();
+bool fill_returns(Binding* binding, std::string* why) {
+  const auto& schema = binding->handle.schema();
   int fresh = 0, lists = 0;
-  for (const auto &ret : schema.returns()) {
+  for (const auto& ret : schema.returns()) {
     Kind kind = Kind::Ignored;
     const bool known = kind_of(ret.real_type(), &kind);
     Return item{Return::Value, -1};
@@ -166,7 +195,7 @@ bool fill_returns(Binding *binding, std::string *why) {
   return true;
 }
 
-Before before_of(const std::string &base) {
+Before before_of(const std::string& base) {
   if (base == "aten::index" || base == "aten::_unsafe_index") return Before::Index;
   if (base == "aten::index_put" || base == "aten::index_put_" || base == "aten::_index_put_impl_" ||
       base == "aten::_index_put_impl" || base == "aten::_unsafe_index_put") {
@@ -175,9 +204,9 @@ Before before_of(const std::string &base) {
   return Before::Nothing;
 }
 
-tpt_status_t *bind_core(Binding *binding) {
+tpt_status_t* bind_core(Binding* binding) {
   std::vector<tpt_param_t> params;
-  const auto &args = binding->handle.schema().arguments();
+  const auto& args = binding->handle.schema().arguments();
   for (size_t i = 0; i < args.size(); i++) params.push_back({args[i].name().c_str(), binding->slots[i].write});
   if (binding->flags & TPT_ROW_RNG) {
     binding->rng_arg = binding->generator_slot;
@@ -192,7 +221,7 @@ tpt_status_t *bind_core(Binding *binding) {
 }
 
 // Why a schema must not get a kernel of ours, or nullptr.
-const char *refusal(const c10::OperatorHandle &handle) {
+const char* refusal(const c10::OperatorHandle& handle) {
   if (handle.hasKernelForDispatchKey(kKey)) return "the glue has a kernel of its own";
   // A backend kernel would hide PyTorch's decomposition from autograd, unless the op has a gradient formula of its own.
   if (handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
@@ -203,12 +232,12 @@ const char *refusal(const c10::OperatorHandle &handle) {
 }
 
 // Binds one schema of a row; notes the reason when it can't.
-Binding *bind_schema(const tpt_row_t *row, const c10::OperatorName &name) {
+Binding* bind_schema(const tpt_row_t* row, const c10::OperatorName& name) {
   const auto handle = c10::Dispatcher::singleton().findSchema(name);
   std::string why;
   if (!handle.has_value()) {
     why = "PyTorch has no such op";
-  } else if (const char *refused = refusal(*handle)) {
+  } else if (const char* refused = refusal(*handle)) {
     why = refused;
   } else {
     auto binding = std::make_unique<Binding>(*handle, row);
@@ -217,7 +246,7 @@ Binding *bind_schema(const tpt_row_t *row, const c10::OperatorName &name) {
     binding->foreach = name.name.find("::_foreach_") != std::string::npos || name.name.find("::_fused_") != std::string::npos;
     binding->before = before_of(name.name);
     if (fill_slots(binding.get(), &why) && fill_returns(binding.get(), &why)) {
-      tpt_status_t *status = bind_core(binding.get());
+      tpt_status_t* status = bind_core(binding.get());
       if (status == nullptr) {
         bindings().push_back(binding.release());
         return bindings().back();
@@ -231,27 +260,27 @@ Binding *bind_schema(const tpt_row_t *row, const c10::OperatorName &name) {
 }
 
 struct Family {
-  const tpt_row_t *row;
+  const tpt_row_t* row;
   c10::OperatorName exact;
 };
 
 // The other forms of a row: in-place and out= overloads of equal signature that no row names itself.
-void bind_forms(const Family &family, const NameIndex &names, std::unordered_set<std::string> *taken) {
-  auto &dispatcher = c10::Dispatcher::singleton();
+void bind_forms(const Family& family, const NameIndex& names, std::unordered_set<std::string>* taken) {
+  auto& dispatcher = c10::Dispatcher::singleton();
   const auto exact = dispatcher.findSchema(family.exact);
   if (!exact.has_value() || !exact->hasSchema() || has_out(exact->schema())) return;
-  const auto &schema = exact->schema();
-  for (const std::string &base : {inplace_name(family.exact.name), family.exact.name}) {
+  const auto& schema = exact->schema();
+  for (const std::string& base : {inplace_name(family.exact.name), family.exact.name}) {
     const auto entry = names.find(base);
     if (entry == names.end()) continue;
     const bool inplace = base != family.exact.name;
     for (const bool loose : {false, true}) {
       if (loose && (inplace || !has_layout(schema))) continue;
-      for (const auto &name : entry->second) {
+      for (const auto& name : entry->second) {
         const auto handle = dispatcher.findSchema(name);
         if (!handle.has_value() || !has_write(handle->schema()) || has_out(handle->schema()) == inplace) continue;
         if (!same_signature(schema, handle->schema(), loose) || !taken->insert(text_of(name)).second) continue;
-        Binding *binding = bind_schema(family.row, name);
+        Binding* binding = bind_schema(family.row, name);
         if (binding != nullptr && binding->has_out) binding->functional = exact;
       }
     }
@@ -260,13 +289,13 @@ void bind_forms(const Family &family, const NameIndex &names, std::unordered_set
 
 }  // namespace
 
-std::vector<Binding *> &bindings() {
-  static auto *list = new std::vector<Binding *>();
+std::vector<Binding*>& bindings() {
+  static auto* list = new std::vector<Binding*>();
   return *list;
 }
 
-std::vector<Skipped> &skipped_rows() {
-  static auto *list = new std::vector<Skipped>();
+std::vector<Skipped>& skipped_rows() {
+  static auto* list = new std::vector<Skipped>();
   return *list;
 }
 
@@ -275,7 +304,7 @@ void bind_rows() {
   std::unordered_set<std::string> taken;
   std::vector<Family> families;
   for (size_t i = 0; i < tpt_row_count(); i++) {
-    const tpt_row_t *row = tpt_row_at(i);
+    const tpt_row_t* row = tpt_row_at(i);
     std::string base = tpt_row_name(row), overload;
     const size_t dot = base.find('.');
     if (dot != std::string::npos) {
@@ -286,10 +315,10 @@ void bind_rows() {
     families.push_back({row, c10::OperatorName(base, overload)});
   }
   // A schema that a row names itself belongs to that row.
-  for (const auto &family : families) {
+  for (const auto& family : families) {
     if (taken.insert(text_of(family.exact)).second) bind_schema(family.row, family.exact);
   }
-  for (const auto &family : families) bind_forms(family, names, &taken);
+  for (const auto& family : families) bind_forms(family, names, &taken);
 }
 
 }  // namespace tpt_glue

@@ -1,4 +1,5 @@
-// convert.h - how one bound schema is called: what bind.cpp finds out once at load, and what convert.cpp makes of a call's stack.
+// convert.h - how one bound schema is called: what bind.cpp finds out once at load, and what convert.cpp makes of a call's
+// stack.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -53,14 +54,14 @@ enum class Before : uint8_t { Nothing, Index, IndexPut };
 struct Binding {
   std::string name;  // "aten::add_.Tensor"
   c10::OperatorHandle handle;
-  const tpt_row_t *row;
-  tpt_op_t *op = nullptr;
+  const tpt_row_t* row;
+  tpt_op_t* op = nullptr;
   uint32_t flags = 0;
   std::vector<Slot> slots;
   std::vector<Return> returns;
-  int nargs = 0;           // arguments of the bound op: the schema's and the appended ones
-  int rng_arg = -1;        // which of them is the random state (TPT_ROW_RNG rows)
-  int generator_slot = -1; // the schema's generator argument
+  int nargs = 0;            // arguments of the bound op: the schema's and the appended ones
+  int rng_arg = -1;         // which of them is the random state (TPT_ROW_RNG rows)
+  int generator_slot = -1;  // the schema's generator argument
   int device_slot = -1, layout_slot = -1;
   bool fresh = false;      // returns new tensors
   bool has_out = false;    // out= form
@@ -71,22 +72,23 @@ struct Binding {
   // Set for out= forms that no meta kernel can size: they run the functional form and copy.
   std::optional<c10::OperatorHandle> functional;
 
-  explicit Binding(c10::OperatorHandle op_handle, const tpt_row_t *table_row) : handle(op_handle), row(table_row) {}
+  explicit Binding(c10::OperatorHandle op_handle, const tpt_row_t* table_row) : handle(op_handle), row(table_row) {}
 };
 
 // Memory of one call: a block on the C stack, and the heap when that is full.
 class Scratch {
  public:
   template <class T>
-  T *take(size_t count) {
-    const size_t bytes = (count * sizeof(T) + alignof(std::max_align_t) - 1) / alignof(std::max_align_t) * alignof(std::max_align_t);
+  T* take(size_t count) {
+    const size_t bytes =
+        (count * sizeof(T) + alignof(std::max_align_t) - 1) / alignof(std::max_align_t) * alignof(std::max_align_t);
     if (C10_LIKELY(used_ + bytes <= sizeof block_)) {
-      void *place = block_ + used_;
+      void* place = block_ + used_;
       used_ += bytes;
-      return static_cast<T *>(place);
+      return static_cast<T*>(place);
     }
     heap_.emplace_back(new std::max_align_t[bytes / sizeof(std::max_align_t) + 1]);
-    return reinterpret_cast<T *>(heap_.back().get());
+    return reinterpret_cast<T*>(heap_.back().get());
   }
 
  private:
@@ -98,7 +100,7 @@ class Scratch {
 // A converted call. It borrows from the stack that it was made of.
 struct Converted {
   Scratch scratch;
-  tpt_arg_t *args = nullptr;
+  tpt_arg_t* args = nullptr;
   int device = -1;
   bool has_tensor = false;  // some argument lives on a tpu device
 };
@@ -106,20 +108,20 @@ struct Converted {
 using Args = c10::ArrayRef<c10::IValue>;
 
 // ---- convert.cpp
-void convert(const Binding &binding, Args args, Converted *out);
+void convert(const Binding& binding, Args args, Converted* out);
 // Draws the random state of the call and writes its argument. Done once a call, even if it is converted twice.
-void convert_rng(const Binding &binding, Args args, Converted *out);
+void convert_rng(const Binding& binding, Args args, Converted* out);
 // Raises as cpu does for writes to expanded tensors and to tensors that partly overlap an input.
-void check_overlap(const Binding &binding, Args args);
+void check_overlap(const Binding& binding, Args args);
 
 // ---- bind.cpp
 // Finds the schemas of a row and gives them to `sink`; fills the lists that `row_report` shows.
 void bind_rows();
-std::vector<Binding *> &bindings();
+std::vector<Binding*>& bindings();
 struct Skipped {
   std::string row, reason;
 };
-std::vector<Skipped> &skipped_rows();
+std::vector<Skipped>& skipped_rows();
 
 // ---- meta.cpp
 // What a call returns when it is not simply its fresh outputs in order (undefined tensors, lists, plain values).
@@ -135,19 +137,19 @@ struct Pattern {
 struct MetaResult {
   std::vector<tpt_spec_t> specs;
   Pattern pattern;
-  bool simple = true;                                        // the pattern says nothing new
-  std::vector<std::pair<int, at::Tensor>> outs;              // written out= tensors as meta tensors, by slot
+  bool simple = true;                            // the pattern says nothing new
+  std::vector<std::pair<int, at::Tensor>> outs;  // written out= tensors as meta tensors, by slot
 };
 // Runs the schema's meta kernel on the call's shapes. Its exceptions are the user's. False: the op has no meta kernel.
-bool run_meta(const Binding &binding, Args args, MetaResult *out);
-void pattern_put(const tpt_plan_t *plan, Pattern pattern);
-std::shared_ptr<const Pattern> pattern_get(const tpt_plan_t *plan);
+bool run_meta(const Binding& binding, Args args, MetaResult* out);
+void pattern_put(const tpt_plan_t* plan, Pattern pattern);
+std::shared_ptr<const Pattern> pattern_get(const tpt_plan_t* plan);
 
 // ---- index.cpp
 // Turns masks into indices and brings cpu indices to the device. True: the call is finished, its result is on the stack.
-bool before_call(const Binding &binding, std::vector<c10::IValue> *stack);
+bool before_call(const Binding& binding, std::vector<c10::IValue>* stack);
 
 // ---- where.cpp
-const char *python_where();  // "file:line" in a buffer of this thread, or nullptr
+const char* python_where();  // "file:line" in a buffer of this thread, or nullptr
 
 }  // namespace tpt_glue

@@ -13,7 +13,7 @@ namespace {
 
 // Ends the core's call whatever happens.
 struct CallEnd {
-  tpt_call_t *call;
+  tpt_call_t* call;
   bool open = true;
   ~CallEnd() { close(); }
   void close() {
@@ -25,14 +25,14 @@ struct CallEnd {
 // Output storages that no tensor owns yet.
 struct Outputs {
   static constexpr int kInline = 8;
-  tpt_storage_t *few[kInline] = {};
-  std::unique_ptr<tpt_storage_t *[]> many;
-  tpt_storage_t **all = few;
+  tpt_storage_t* few[kInline] = {};
+  std::unique_ptr<tpt_storage_t*[]> many;
+  tpt_storage_t** all = few;
   int count;
 
   explicit Outputs(int n) : count(n) {
     if (n <= kInline) return;
-    many.reset(new tpt_storage_t *[static_cast<size_t>(n)]());
+    many.reset(new tpt_storage_t*[static_cast<size_t>(n)]());
     all = many.get();
   }
   ~Outputs() {
@@ -41,8 +41,8 @@ struct Outputs {
     }
   }
   void forget() { count = 0; }
-  at::Tensor take(const Binding &binding, const tpt_call_t &call, int k) {
-    tpt_storage_t *storage = all[k];
+  at::Tensor take(const Binding& binding, const tpt_call_t& call, int k) {
+    tpt_storage_t* storage = all[k];
     all[k] = nullptr;
     if (C10_LIKELY(!(binding.flags & TPT_ROW_DYNAMIC))) return wrap(storage, *tpt_call_spec(&call, k), call.device);
     // The storage is padded; the tensor is a window on its valid rows.
@@ -54,31 +54,31 @@ struct Outputs {
 
 // The kernel that PyTorch has for every device, for calls that are not this device's after all: `zeros_like(x, device="cpu")`
 // comes here because x is a tpu tensor.
-bool leaves_device(const Binding &binding, Args args, const Converted &converted) {
+bool leaves_device(const Binding& binding, Args args, const Converted& converted) {
   if (binding.layout_slot >= 0) {
-    const auto &layout = args[static_cast<size_t>(binding.layout_slot)];
+    const auto& layout = args[static_cast<size_t>(binding.layout_slot)];
     if (layout.isInt() && layout.toInt() != static_cast<int64_t>(c10::Layout::Strided)) return true;
   }
   if (binding.device_slot < 0 || !converted.has_tensor) return false;
-  const auto &value = args[static_cast<size_t>(binding.device_slot)];
+  const auto& value = args[static_cast<size_t>(binding.device_slot)];
   if (!value.isDevice()) return false;
   const c10::Device device = value.toDevice();
   return device.type() != kTpu || (device.has_index() ? device.index() : current_device()) != converted.device;
 }
 
 // List ops whose lists mix devices (`_foreach_copy_` from cpu tensors): PyTorch's kernel takes them tensor by tensor.
-bool mixes_devices(const Binding &binding, Args args) {
+bool mixes_devices(const Binding& binding, Args args) {
   if (C10_LIKELY(!binding.foreach)) return false;
-  for (const auto &value : args) {
+  for (const auto& value : args) {
     if (!value.isTensorList()) continue;
-    for (const auto &item : value.toListRef()) {
+    for (const auto& item : value.toListRef()) {
       if (item.toTensor().defined() && item.toTensor().device().type() != kTpu) return true;
     }
   }
   return false;
 }
 
-void call_composite(const Binding &binding, std::vector<c10::IValue> *stack) {
+void call_composite(const Binding& binding, std::vector<c10::IValue>* stack) {
   constexpr auto key = c10::DispatchKey::CompositeExplicitAutograd;
   TORCH_CHECK_NOT_IMPLEMENTED(binding.handle.hasKernelForDispatchKey(key), binding.name,
                               " is not implemented for this layout or this mix of devices on tpu");
@@ -86,10 +86,10 @@ void call_composite(const Binding &binding, std::vector<c10::IValue> *stack) {
 }
 
 // Gives our out= tensors the sizes that the meta kernel gave theirs (it has warned where that is due). True if any changed.
-bool resize_outs(Args args, const MetaResult &meta) {
+bool resize_outs(Args args, const MetaResult& meta) {
   bool changed = false;
-  for (const auto &[slot, twin] : meta.outs) {
-    const at::Tensor &out = args[static_cast<size_t>(slot)].toTensor();
+  for (const auto& [slot, twin] : meta.outs) {
+    const at::Tensor& out = args[static_cast<size_t>(slot)].toTensor();
     if (out.sizes() == twin.sizes()) continue;
     out.resize_(twin.sizes());
     if (twin.is_non_overlapping_and_dense() && out.strides() != twin.strides()) {
@@ -101,12 +101,12 @@ bool resize_outs(Args args, const MetaResult &meta) {
 }
 
 // out= forms whose sizes no meta kernel can tell: the functional form, then a copy. Leaves the outs on the stack.
-void call_functional(const Binding &binding, std::vector<c10::IValue> *stack) {
+void call_functional(const Binding& binding, std::vector<c10::IValue>* stack) {
   const size_t base = stack->size() - binding.slots.size();
-  const auto &wanted = binding.functional->schema().arguments();
-  const auto &given = binding.handle.schema().arguments();
+  const auto& wanted = binding.functional->schema().arguments();
+  const auto& given = binding.handle.schema().arguments();
   std::vector<c10::IValue> inner, outs;
-  for (const auto &arg : wanted) {
+  for (const auto& arg : wanted) {
     c10::IValue value;
     for (size_t i = 0; i < given.size(); i++) {
       if (given[i].name() == arg.name()) value = (*stack)[base + i];
@@ -123,13 +123,13 @@ void call_functional(const Binding &binding, std::vector<c10::IValue> *stack) {
     outs[i].toTensor().copy_(inner[i].toTensor());
   }
   stack->resize(base);
-  for (auto &out : outs) stack->push_back(std::move(out));
+  for (auto& out : outs) stack->push_back(std::move(out));
 }
 
 enum class Miss { Planned, Functional };
 
 // No plan yet: find the result types. `call` may be begun anew, when out= tensors had to be resized.
-C10_NOINLINE Miss plan_call(const Binding &binding, Args args, Converted *converted, tpt_call_t *call, CallEnd *end) {
+C10_NOINLINE Miss plan_call(const Binding& binding, Args args, Converted* converted, tpt_call_t* call, CallEnd* end) {
   if (binding.flags & TPT_ROW_NOMETA) {
     if (binding.has_out && binding.functional.has_value()) return Miss::Functional;
     check(tpt_call_plan(call, nullptr, 0));
@@ -144,7 +144,7 @@ C10_NOINLINE Miss plan_call(const Binding &binding, Args args, Converted *conver
     return Miss::Planned;
   }
   if (resize_outs(args, meta)) {
-    const char *where = call->where;
+    const char* where = call->where;
     end->close();
     convert(binding, args, converted);
     check(tpt_call_begin(call, binding.op, converted->args, binding.nargs, converted->device));
@@ -157,7 +157,7 @@ C10_NOINLINE Miss plan_call(const Binding &binding, Args args, Converted *conver
   return Miss::Planned;
 }
 
-c10::IValue take_list(const Binding &binding, const tpt_call_t &call, Outputs *outputs, int first, int count) {
+c10::IValue take_list(const Binding& binding, const tpt_call_t& call, Outputs* outputs, int first, int count) {
   c10::List<at::Tensor> list;
   list.reserve(static_cast<size_t>(count));
   for (int i = 0; i < count; i++) list.push_back(outputs->take(binding, call, first + i));
@@ -165,29 +165,37 @@ c10::IValue take_list(const Binding &binding, const tpt_call_t &call, Outputs *o
 }
 
 // Results with undefined tensors, lists or plain values among them.
-C10_NOINLINE void push_pattern(const Binding &binding, const tpt_call_t &call, Outputs *outputs, std::vector<c10::IValue> *stack,
-                               size_t base) {
+C10_NOINLINE void push_pattern(const Binding& binding, const tpt_call_t& call, Outputs* outputs,
+                               std::vector<c10::IValue>* stack, size_t base) {
   const auto pattern = pattern_get(call.plan);
   TORCH_CHECK(pattern != nullptr, binding.name, ": ", outputs->count, " results where ", binding.returns.size(), " are due");
   std::vector<c10::IValue> results;
   int next = 0;
-  for (const auto &item : pattern->items) {
+  for (const auto& item : pattern->items) {
     switch (item.kind) {
-      case Pattern::Item::Tensor: results.emplace_back(outputs->take(binding, call, next++)); break;
-      case Pattern::Item::Undefined: results.emplace_back(at::Tensor()); break;
+      case Pattern::Item::Tensor:
+        results.emplace_back(outputs->take(binding, call, next++));
+        break;
+      case Pattern::Item::Undefined:
+        results.emplace_back(at::Tensor());
+        break;
       case Pattern::Item::List:
         results.push_back(take_list(binding, call, outputs, next, item.count));
         next += item.count;
         break;
-      case Pattern::Item::Alias: results.push_back((*stack)[base + static_cast<size_t>(item.arg)]); break;
-      case Pattern::Item::Value: results.push_back(item.value); break;
+      case Pattern::Item::Alias:
+        results.push_back((*stack)[base + static_cast<size_t>(item.arg)]);
+        break;
+      case Pattern::Item::Value:
+        results.push_back(item.value);
+        break;
     }
   }
   stack->resize(base);
-  for (auto &result : results) stack->push_back(std::move(result));
+  for (auto& result : results) stack->push_back(std::move(result));
 }
 
-void push_aliases(const Binding &binding, std::vector<c10::IValue> *stack, size_t base) {
+void push_aliases(const Binding& binding, std::vector<c10::IValue>* stack, size_t base) {
   if (C10_LIKELY(binding.returns.size() == 1)) {
     c10::IValue self = std::move((*stack)[base + static_cast<size_t>(binding.returns[0].arg)]);
     stack->resize(base);
@@ -195,12 +203,12 @@ void push_aliases(const Binding &binding, std::vector<c10::IValue> *stack, size_
     return;
   }
   std::vector<c10::IValue> results;
-  for (const auto &ret : binding.returns) results.push_back((*stack)[base + static_cast<size_t>(ret.arg)]);
+  for (const auto& ret : binding.returns) results.push_back((*stack)[base + static_cast<size_t>(ret.arg)]);
   stack->resize(base);
-  for (auto &result : results) stack->push_back(std::move(result));
+  for (auto& result : results) stack->push_back(std::move(result));
 }
 
-void push_results(const Binding &binding, const tpt_call_t &call, Outputs *outputs, std::vector<c10::IValue> *stack) {
+void push_results(const Binding& binding, const tpt_call_t& call, Outputs* outputs, std::vector<c10::IValue>* stack) {
   const size_t base = stack->size() - binding.slots.size();
   if (!binding.fresh) {
     push_aliases(binding, stack, base);
@@ -219,7 +227,7 @@ void push_results(const Binding &binding, const tpt_call_t &call, Outputs *outpu
   }
 }
 
-void call_row(const Binding &binding, std::vector<c10::IValue> *stack) {
+void call_row(const Binding& binding, std::vector<c10::IValue>* stack) {
   if (C10_UNLIKELY(binding.before != Before::Nothing) && before_call(binding, stack)) return;
   const Args args(stack->data() + (stack->size() - binding.slots.size()), binding.slots.size());
   if (C10_UNLIKELY(mixes_devices(binding, args))) return call_composite(binding, stack);
@@ -240,7 +248,7 @@ void call_row(const Binding &binding, std::vector<c10::IValue> *stack) {
     return call_functional(binding, stack);
   }
   Outputs outputs(call.nouts);
-  tpt_status_t *status = tpt_call_run(&call, outputs.all);
+  tpt_status_t* status = tpt_call_run(&call, outputs.all);
   if (C10_UNLIKELY(status != nullptr)) {
     outputs.forget();  // a failed call hands nothing over
     raise(status);
@@ -250,17 +258,17 @@ void call_row(const Binding &binding, std::vector<c10::IValue> *stack) {
 
 class TableKernel final : public c10::OperatorKernel {
  public:
-  explicit TableKernel(const Binding *binding) : binding_(binding) {}
-  void operator()(const c10::OperatorHandle &, c10::DispatchKeySet, torch::jit::Stack *stack) { call_row(*binding_, stack); }
+  explicit TableKernel(const Binding* binding) : binding_(binding) {}
+  void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, torch::jit::Stack* stack) { call_row(*binding_, stack); }
 
  private:
-  const Binding *binding_;
+  const Binding* binding_;
 };
 
-torch::Library &library_of(const std::string &space) {
+torch::Library& library_of(const std::string& space) {
   // Never freed: the registrations live as long as the process.
-  static auto *libraries = new std::unordered_map<std::string, torch::Library *>();
-  auto &library = (*libraries)[space];
+  static auto* libraries = new std::unordered_map<std::string, torch::Library*>();
+  auto& library = (*libraries)[space];
   if (library == nullptr) library = new torch::Library(torch::Library::IMPL, space, kKey, __FILE__, __LINE__);
   return *library;
 }
@@ -268,8 +276,8 @@ torch::Library &library_of(const std::string &space) {
 // For tests and docs: "ok|schema|row" of what is registered, "skipped|name|reason" of what is not.
 std::vector<std::string> row_report() {
   std::vector<std::string> lines;
-  for (const Binding *binding : bindings()) lines.push_back("ok|" + binding->name + "|" + tpt_row_name(binding->row));
-  for (const auto &skipped : skipped_rows()) lines.push_back("skipped|" + skipped.row + "|" + skipped.reason);
+  for (const Binding* binding : bindings()) lines.push_back("ok|" + binding->name + "|" + tpt_row_name(binding->row));
+  for (const auto& skipped : skipped_rows()) lines.push_back("skipped|" + skipped.row + "|" + skipped.reason);
   return lines;
 }
 
@@ -278,7 +286,7 @@ std::vector<std::string> row_report() {
 void register_rows() {
   static const bool once = [] {
     bind_rows();
-    for (const Binding *binding : bindings()) {
+    for (const Binding* binding : bindings()) {
       const size_t colon = binding->name.find("::");
       library_of(binding->name.substr(0, colon))
           .impl(binding->name.substr(colon + 2).c_str(),
@@ -289,8 +297,8 @@ void register_rows() {
   (void)once;
 }
 
-void run_op(const tpt_op_t *op, const tpt_arg_t *args, int nargs, int device, const tpt_spec_t *specs, int nspecs,
-            tpt_storage_t **out_storages) {
+void run_op(const tpt_op_t* op, const tpt_arg_t* args, int nargs, int device, const tpt_spec_t* specs, int nspecs,
+            tpt_storage_t** out_storages) {
   tpt_call_t call;
   check(tpt_call_begin(&call, op, args, nargs, device));
   CallEnd end{&call};

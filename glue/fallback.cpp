@@ -26,33 +26,33 @@ using Stack = torch::jit::Stack;
 
 // Decompositions found so far by op; nullptr = none. Python objects live to the end of the process.
 std::mutex found_mutex;
-std::unordered_map<c10::OperatorName, PyObject *> &found_table() {
-  static auto *table = new std::unordered_map<c10::OperatorName, PyObject *>();
+std::unordered_map<c10::OperatorName, PyObject*>& found_table() {
+  static auto* table = new std::unordered_map<c10::OperatorName, PyObject*>();
   return *table;
 }
 
-[[noreturn]] void rethrow(pybind11::error_already_set &error) {
+[[noreturn]] void rethrow(pybind11::error_already_set& error) {
   error.restore();
   python_error raised;
   raised.persist();
   throw raised;
 }
 
-PyObject *find_decomposition(const c10::OperatorHandle &op) {
-  const auto &name = op.operator_name();
+PyObject* find_decomposition(const c10::OperatorHandle& op) {
+  const auto& name = op.operator_name();
   {
     const std::lock_guard<std::mutex> lock(found_mutex);
     const auto entry = found_table().find(name);
     if (entry != found_table().end()) return entry->second;
   }
   if (!Py_IsInitialized()) return nullptr;
-  PyObject *callable = nullptr;
+  PyObject* callable = nullptr;
   {
     pybind11::gil_scoped_acquire gil;
     try {
       pybind11::object found = pybind11::module_::import("torch_tpu._decompose").attr("find")(name.name, name.overload_name);
       if (!found.is_none()) callable = found.release().ptr();
-    } catch (pybind11::error_already_set &error) {
+    } catch (pybind11::error_already_set& error) {
       rethrow(error);
     }
   }
@@ -61,33 +61,36 @@ PyObject *find_decomposition(const c10::OperatorHandle &op) {
 }
 
 // Dtypes, layouts and memory formats are plain ints on the stack; Python wants the objects.
-pybind11::object to_python(const c10::Argument &arg, const c10::IValue &value) {
+pybind11::object to_python(const c10::Argument& arg, const c10::IValue& value) {
   auto type = arg.real_type();
   if (type->kind() == c10::TypeKind::OptionalType) type = type->castRaw<c10::OptionalType>()->getElementType();
   if (value.isInt()) {
     switch (type->kind()) {
       case c10::TypeKind::ScalarTypeType:
-        return pybind11::reinterpret_borrow<pybind11::object>(reinterpret_cast<PyObject *>(torch::getTHPDtype(value.toScalarType())));
+        return pybind11::reinterpret_borrow<pybind11::object>(
+            reinterpret_cast<PyObject*>(torch::getTHPDtype(value.toScalarType())));
       case c10::TypeKind::LayoutType:
-        return pybind11::reinterpret_borrow<pybind11::object>(reinterpret_cast<PyObject *>(torch::getTHPLayout(value.toLayout())));
+        return pybind11::reinterpret_borrow<pybind11::object>(
+            reinterpret_cast<PyObject*>(torch::getTHPLayout(value.toLayout())));
       case c10::TypeKind::MemoryFormatType:
         return pybind11::reinterpret_borrow<pybind11::object>(torch::utils::getTHPMemoryFormat(value.toMemoryFormat()));
-      default: break;
+      default:
+        break;
     }
   }
   return torch::jit::toPyObject(value);
 }
 
-bool is_default(const c10::Argument &arg, const c10::IValue &value) {
+bool is_default(const c10::Argument& arg, const c10::IValue& value) {
   if (!arg.default_value().has_value()) return false;
-  const c10::IValue &usual = *arg.default_value();
+  const c10::IValue& usual = *arg.default_value();
   if (usual.isNone() || value.isNone()) return usual.isNone() && value.isNone();
   return usual == value;
 }
 
 // Calls the Python function as a user would: trailing defaults are left out, for decompositions seldom name them all.
-pybind11::object call_python(PyObject *callable, const c10::FunctionSchema &schema, const Stack &stack, size_t base) {
-  const auto &args = schema.arguments();
+pybind11::object call_python(PyObject* callable, const c10::FunctionSchema& schema, const Stack& stack, size_t base) {
+  const auto& args = schema.arguments();
   size_t positional = args.size();
   for (size_t i = 0; i < args.size(); i++) {
     if (args[i].kwarg_only()) {
@@ -106,10 +109,10 @@ pybind11::object call_python(PyObject *callable, const c10::FunctionSchema &sche
   return pybind11::reinterpret_borrow<pybind11::object>(callable)(*python_args, **keywords);
 }
 
-Stack results_of(const c10::FunctionSchema &schema, const pybind11::object &result) {
-  const auto &returns = schema.returns();
+Stack results_of(const c10::FunctionSchema& schema, const pybind11::object& result) {
+  const auto& returns = schema.returns();
   Stack out;
-  const auto add = [&](const pybind11::handle &item, const c10::Argument &ret) {
+  const auto add = [&](const pybind11::handle& item, const c10::Argument& ret) {
     const bool undefined = item.is_none() && ret.real_type()->kind() == c10::TypeKind::TensorType;
     out.push_back(undefined ? c10::IValue(at::Tensor()) : torch::jit::toIValue(item, ret.real_type()));
   };
@@ -125,13 +128,13 @@ Stack results_of(const c10::FunctionSchema &schema, const pybind11::object &resu
 }
 
 // First tpu device among the arguments, or the current one.
-int device_of(const Stack &stack, size_t base) {
+int device_of(const Stack& stack, size_t base) {
   for (size_t i = base; i < stack.size(); i++) {
     if (stack[i].isTensor() && stack[i].toTensor().defined() && stack[i].toTensor().device().type() == kTpu) {
       return stack[i].toTensor().device().index();
     }
     if (!stack[i].isTensorList()) continue;
-    for (const auto &item : stack[i].toListRef()) {
+    for (const auto& item : stack[i].toListRef()) {
       if (item.toTensor().defined() && item.toTensor().device().type() == kTpu) return item.toTensor().device().index();
     }
   }
@@ -156,14 +159,14 @@ class Deferred {
 };
 
 // Ops whose decomposition is running on this thread. One that comes back to itself has none in truth.
-thread_local std::vector<const void *> running;
+thread_local std::vector<const void*> running;
 struct Running {
-  explicit Running(const c10::FunctionSchema &schema) { running.push_back(&schema); }
+  explicit Running(const c10::FunctionSchema& schema) { running.push_back(&schema); }
   ~Running() { running.pop_back(); }
 };
 
-void decompose(const c10::OperatorHandle &op, PyObject *callable, Stack *stack) {
-  const auto &schema = op.schema();
+void decompose(const c10::OperatorHandle& op, PyObject* callable, Stack* stack) {
+  const auto& schema = op.schema();
   const size_t base = stack->size() - schema.arguments().size();
   Stack results;
   Deferred deferred(device_of(*stack, base));
@@ -172,17 +175,17 @@ void decompose(const c10::OperatorHandle &op, PyObject *callable, Stack *stack) 
     pybind11::gil_scoped_acquire gil;
     try {
       results = results_of(schema, call_python(callable, schema, *stack, base));
-    } catch (pybind11::error_already_set &error) {
+    } catch (pybind11::error_already_set& error) {
       rethrow(error);
     }
   }
   deferred.finish();
   tpt_counter_add(TPT_COUNTER_decompositions, 1);
   stack->resize(base);
-  for (auto &result : results) stack->push_back(std::move(result));
+  for (auto& result : results) stack->push_back(std::move(result));
 }
 
-void describe(std::ostringstream &text, const at::Tensor &tensor) {
+void describe(std::ostringstream& text, const at::Tensor& tensor) {
   if (!tensor.defined()) {
     text << "None";
     return;
@@ -190,13 +193,13 @@ void describe(std::ostringstream &text, const at::Tensor &tensor) {
   text << tensor.device() << " " << c10::toString(tensor.scalar_type()) << tensor.sizes();
 }
 
-std::string describe_inputs(const c10::OperatorHandle &op, const Stack &stack) {
+std::string describe_inputs(const c10::OperatorHandle& op, const Stack& stack) {
   std::ostringstream text;
-  const auto &args = op.schema().arguments();
+  const auto& args = op.schema().arguments();
   const size_t base = stack.size() - args.size();
-  const char *separator = "";
+  const char* separator = "";
   for (size_t i = 0; i < args.size(); i++) {
-    const c10::IValue &value = stack[base + i];
+    const c10::IValue& value = stack[base + i];
     if (value.isTensor()) {
       text << separator << args[i].name() << ": ";
       describe(text, value.toTensor());
@@ -217,16 +220,16 @@ std::string describe_inputs(const c10::OperatorHandle &op, const Stack &stack) {
 }
 
 bool cpu_fallback_asked() {
-  const char *text = std::getenv("TORCH_TPU_CPU_FALLBACK");
+  const char* text = std::getenv("TORCH_TPU_CPU_FALLBACK");
   if (text == nullptr) return false;
-  for (const char *no : {"", "0", "false", "off", "no"}) {
+  for (const char* no : {"", "0", "false", "off", "no"}) {
     if (std::strcmp(text, no) == 0) return false;
   }
   return true;
 }
 
 // TORCH_WARN becomes a Python warning only below PyTorch's own bindings; ops called through torch.ops are not.
-void warn(const std::string &text) {
+void warn(const std::string& text) {
   if (!Py_IsInitialized()) {
     TORCH_WARN(text);
     return;
@@ -238,29 +241,30 @@ void warn(const std::string &text) {
   throw raised;
 }
 
-void run_on_host(const c10::OperatorHandle &op, Stack *stack) {
+void run_on_host(const c10::OperatorHandle& op, Stack* stack) {
   static std::mutex mutex;
-  static auto *warned = new std::unordered_set<c10::OperatorName>();
+  static auto* warned = new std::unordered_set<c10::OperatorName>();
   bool first;
   {
     const std::lock_guard<std::mutex> lock(mutex);
     first = warned->insert(op.operator_name()).second;
   }
-  if (first) warn(c10::str(op.operator_name(), " is not implemented on the tpu device and runs on the host (TORCH_TPU_CPU_FALLBACK=1)"));
+  if (first)
+    warn(c10::str(op.operator_name(), " is not implemented on the tpu device and runs on the host (TORCH_TPU_CPU_FALLBACK=1)"));
   tpt_counter_add(TPT_COUNTER_fallbacks, 1);
   at::native::cpu_fallback(op, stack);
 }
 
-void fallback(const c10::OperatorHandle &op, Stack *stack) {
+void fallback(const c10::OperatorHandle& op, Stack* stack) {
   // Some ops come here with autograd still on (those that have no formula); their parts must not be recorded.
   at::AutoDispatchBelowADInplaceOrView below;
   const bool again = std::find(running.begin(), running.end(), &op.schema()) != running.end();
   if (!again && running.size() < 32) {
-    if (PyObject *callable = find_decomposition(op)) return decompose(op, callable, stack);
+    if (PyObject* callable = find_decomposition(op)) return decompose(op, callable, stack);
   }
   if (cpu_fallback_asked()) return run_on_host(op, stack);
-  TORCH_CHECK_NOT_IMPLEMENTED(false, op.operator_name(), " is not implemented on the tpu device (inputs: ",
-                              describe_inputs(op, *stack),
+  TORCH_CHECK_NOT_IMPLEMENTED(false, op.operator_name(),
+                              " is not implemented on the tpu device (inputs: ", describe_inputs(op, *stack),
                               "). Set TORCH_TPU_CPU_FALLBACK=1 to run such ops on the host, which copies there and back, or "
                               "report the op.");
 }

@@ -1,7 +1,7 @@
 // meta.cpp - the types of a call's results, from PyTorch's own meta kernels. Runs on a plan miss only.
 #include <ATen/EmptyTensor.h>
-#include <ATen/core/List.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/List.h>
 #include <ATen/record_function.h>
 #include <c10/util/Exception.h>
 
@@ -21,9 +21,9 @@ namespace {
 class Twins {
  public:
   static constexpr auto kDevice = c10::DeviceType::Meta;
-  at::Tensor of(const at::Tensor &tensor) {
+  at::Tensor of(const at::Tensor& tensor) {
     if (!tensor.defined() || tensor.device().type() != kTpu) return tensor;
-    auto &twin = twins_[tensor.unsafeGetTensorImpl()];
+    auto& twin = twins_[tensor.unsafeGetTensorImpl()];
     if (!twin.defined()) {
       twin = at::Tensor(at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), tensor.scalar_type()));
       if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) twin.unsafeGetTensorImpl()->set_wrapped_number(true);
@@ -32,31 +32,36 @@ class Twins {
   }
 
  private:
-  std::unordered_map<const c10::TensorImpl *, at::Tensor> twins_;
+  std::unordered_map<const c10::TensorImpl*, at::Tensor> twins_;
 };
 
 template <class T>
-c10::IValue twin_list(const c10::IValue &value, T *twins) {
+c10::IValue twin_list(const c10::IValue& value, T* twins) {
   if (value.isTensorList()) {
     c10::List<at::Tensor> list;
-    for (const auto &item : value.toListRef()) list.push_back(twins->of(item.toTensor()));
+    for (const auto& item : value.toListRef()) list.push_back(twins->of(item.toTensor()));
     return list;
   }
   c10::List<std::optional<at::Tensor>> list;
-  for (const auto &item : value.toListRef()) {
+  for (const auto& item : value.toListRef()) {
     list.push_back(item.isTensor() ? std::optional<at::Tensor>(twins->of(item.toTensor())) : std::nullopt);
   }
   return list;
 }
 
 template <class T>
-c10::IValue twin_value(const Slot &slot, const c10::IValue &value, T *twins) {
+c10::IValue twin_value(const Slot& slot, const c10::IValue& value, T* twins) {
   switch (slot.kind) {
-    case Kind::Tensor: return value.isTensor() ? c10::IValue(twins->of(value.toTensor())) : value;
-    case Kind::TensorList: return value.isNone() ? value : twin_list(value, twins);
-    case Kind::Device: return value.isNone() ? value : c10::IValue(c10::Device(T::kDevice));
-    case Kind::Generator: return {};
-    default: return value;
+    case Kind::Tensor:
+      return value.isTensor() ? c10::IValue(twins->of(value.toTensor())) : value;
+    case Kind::TensorList:
+      return value.isNone() ? value : twin_list(value, twins);
+    case Kind::Device:
+      return value.isNone() ? value : c10::IValue(c10::Device(T::kDevice));
+    case Kind::Generator:
+      return {};
+    default:
+      return value;
   }
 }
 
@@ -64,9 +69,9 @@ c10::IValue twin_value(const Slot &slot, const c10::IValue &value, T *twins) {
 class HostTwins {
  public:
   static constexpr auto kDevice = c10::DeviceType::CPU;
-  at::Tensor of(const at::Tensor &tensor) {
+  at::Tensor of(const at::Tensor& tensor) {
     if (!tensor.defined() || tensor.device().type() != kTpu) return tensor;
-    auto &twin = twins_[tensor.unsafeGetTensorImpl()];
+    auto& twin = twins_[tensor.unsafeGetTensorImpl()];
     if (!twin.defined()) {
       twin = at::Tensor(at::detail::empty_strided_cpu(tensor.sizes(), tensor.strides(), tensor.scalar_type()));
       std::memset(twin.mutable_data_ptr(), 0, twin.storage().nbytes());
@@ -75,30 +80,30 @@ class HostTwins {
   }
 
  private:
-  std::unordered_map<const c10::TensorImpl *, at::Tensor> twins_;
+  std::unordered_map<const c10::TensorImpl*, at::Tensor> twins_;
 };
 
 constexpr int64_t kMostHostBytes = int64_t{1} << 26;
 
-int64_t bytes_of(const c10::IValue &value) {
+int64_t bytes_of(const c10::IValue& value) {
   if (value.isTensor()) return value.toTensor().defined() ? static_cast<int64_t>(value.toTensor().storage().nbytes()) : 0;
   int64_t total = 0;
   if (value.isList()) {
-    for (const auto &item : value.toListRef()) total += item.isTensor() ? bytes_of(item) : 0;
+    for (const auto& item : value.toListRef()) total += item.isTensor() ? bytes_of(item) : 0;
   }
   return total;
 }
 
 struct Silence final : c10::WarningHandler {
-  void process(const c10::Warning &) override {}
+  void process(const c10::Warning&) override {}
 };
 
 // Many of PyTorch's meta kernels are written in Python and word their errors in other ways than the kernels that users know.
 // So a refused call is asked of cpu too, on zeros of the same shapes: its exception, or nullptr if cpu does not mind.
-std::exception_ptr host_opinion(const Binding &binding, Args args) {
+std::exception_ptr host_opinion(const Binding& binding, Args args) {
   if (binding.flags & TPT_ROW_RNG) return nullptr;  // would draw from the cpu's generator
   int64_t bytes = 0;
-  for (const auto &arg : args) bytes += bytes_of(arg);
+  for (const auto& arg : args) bytes += bytes_of(arg);
   if (bytes > kMostHostBytes) return nullptr;
   Silence silence;
   const c10::WarningUtils::WarningHandlerGuard quiet(&silence);
@@ -107,7 +112,7 @@ std::exception_ptr host_opinion(const Binding &binding, Args args) {
     std::vector<c10::IValue> stack;
     for (size_t i = 0; i < args.size(); i++) stack.push_back(twin_value(binding.slots[i], args[i], &twins));
     binding.handle.callBoxed(&stack);
-  } catch (const c10::Error &) {
+  } catch (const c10::Error&) {
     return std::current_exception();
   } catch (...) {
     return nullptr;
@@ -115,9 +120,9 @@ std::exception_ptr host_opinion(const Binding &binding, Args args) {
   return nullptr;
 }
 
-tpt_spec_t spec_of(const at::Tensor &tensor, const Binding &binding) {
-  TORCH_CHECK(tensor.dim() <= TPT_MAX_RANK, binding.name, ": a result of rank ", tensor.dim(), " is more than the device takes (",
-              TPT_MAX_RANK, ")");
+tpt_spec_t spec_of(const at::Tensor& tensor, const Binding& binding) {
+  TORCH_CHECK(tensor.dim() <= TPT_MAX_RANK, binding.name, ": a result of rank ", tensor.dim(),
+              " is more than the device takes (", TPT_MAX_RANK, ")");
   tpt_spec_t spec{};
   spec.dtype = static_cast<uint8_t>(to_tpt(tensor.scalar_type()));
   spec.rank = static_cast<int32_t>(tensor.dim());
@@ -131,9 +136,9 @@ tpt_spec_t spec_of(const at::Tensor &tensor, const Binding &binding) {
   return spec;
 }
 
-void read_returns(const Binding &binding, const std::vector<c10::IValue> &stack, MetaResult *out) {
+void read_returns(const Binding& binding, const std::vector<c10::IValue>& stack, MetaResult* out) {
   for (size_t i = 0; i < binding.returns.size(); i++) {
-    const Return &ret = binding.returns[i];
+    const Return& ret = binding.returns[i];
     Pattern::Item item{};
     switch (ret.kind) {
       case Return::Fresh: {
@@ -145,7 +150,7 @@ void read_returns(const Binding &binding, const std::vector<c10::IValue> &stack,
       }
       case Return::FreshList:
         item.kind = Pattern::Item::List;
-        for (const auto &tensor : stack[i].toListRef()) {
+        for (const auto& tensor : stack[i].toListRef()) {
           out->specs.push_back(spec_of(tensor.toTensor(), binding));
           item.count++;
         }
@@ -165,19 +170,19 @@ void read_returns(const Binding &binding, const std::vector<c10::IValue> &stack,
 }
 
 // PyTorch's texts for an op without a meta kernel; any other NotImplementedError is meant for the user.
-bool says_no_meta_kernel(const std::string &text) {
+bool says_no_meta_kernel(const std::string& text) {
   return text.find("'Meta' backend") != std::string::npos || text.find("no fake impl or Meta kernel") != std::string::npos;
 }
 
 std::mutex pattern_mutex;
-std::unordered_map<const tpt_plan_t *, std::shared_ptr<const Pattern>> &pattern_table() {
-  static auto *table = new std::unordered_map<const tpt_plan_t *, std::shared_ptr<const Pattern>>();
+std::unordered_map<const tpt_plan_t*, std::shared_ptr<const Pattern>>& pattern_table() {
+  static auto* table = new std::unordered_map<const tpt_plan_t*, std::shared_ptr<const Pattern>>();
   return *table;
 }
 
 }  // namespace
 
-bool run_meta(const Binding &binding, Args args, MetaResult *out) {
+bool run_meta(const Binding& binding, Args args, MetaResult* out) {
   Twins twins;
   std::vector<c10::IValue> stack;
   stack.reserve(args.size());
@@ -191,8 +196,8 @@ bool run_meta(const Binding &binding, Args args, MetaResult *out) {
     at::DisableRecordFunctionGuard unseen;
     try {
       binding.handle.callBoxed(&stack);
-    } catch (const std::exception &error) {
-      const auto *known = dynamic_cast<const c10::NotImplementedError *>(&error);
+    } catch (const std::exception& error) {
+      const auto* known = dynamic_cast<const c10::NotImplementedError*>(&error);
       if (known != nullptr && says_no_meta_kernel(known->what_without_backtrace())) return false;
       if (const auto better = host_opinion(binding, args)) std::rethrow_exception(better);
       throw;
@@ -203,12 +208,12 @@ bool run_meta(const Binding &binding, Args args, MetaResult *out) {
 }
 
 // A plan's address may be used again after the core has dropped it, but a new plan always passes here first.
-void pattern_put(const tpt_plan_t *plan, Pattern pattern) {
+void pattern_put(const tpt_plan_t* plan, Pattern pattern) {
   const std::lock_guard<std::mutex> lock(pattern_mutex);
   pattern_table()[plan] = std::make_shared<const Pattern>(std::move(pattern));
 }
 
-std::shared_ptr<const Pattern> pattern_get(const tpt_plan_t *plan) {
+std::shared_ptr<const Pattern> pattern_get(const tpt_plan_t* plan) {
   const std::lock_guard<std::mutex> lock(pattern_mutex);
   const auto found = pattern_table().find(plan);
   return found == pattern_table().end() ? nullptr : found->second;

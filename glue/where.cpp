@@ -13,20 +13,20 @@ namespace tpt_glue {
 namespace {
 
 // PyTorch's and our own Python files are not what a user wants to see.
-bool is_library_file(const char *file) {
+bool is_library_file(const char* file) {
   return std::strstr(file, "/torch/") != nullptr || std::strstr(file, "/torch_tpu/") != nullptr ||
          std::strncmp(file, "<frozen", 7) == 0;
 }
 
 // Writes "file:line" of the innermost frame outside libraries, or of the innermost one; false when there is none.
-bool format_frame(char *text, size_t size) {
-  PyFrameObject *frame = PyEval_GetFrame();
+bool format_frame(char* text, size_t size) {
+  PyFrameObject* frame = PyEval_GetFrame();
   if (frame == nullptr) return false;
   Py_INCREF(frame);
   bool written = false;
   while (frame != nullptr) {
-    PyCodeObject *code = PyFrame_GetCode(frame);
-    const char *file = PyUnicode_AsUTF8(code->co_filename);
+    PyCodeObject* code = PyFrame_GetCode(frame);
+    const char* file = PyUnicode_AsUTF8(code->co_filename);
     const bool library = file == nullptr || is_library_file(file);
     if (file != nullptr && (!written || !library)) {
       std::snprintf(text, size, "%s:%d", file, PyFrame_GetLineNumber(frame));
@@ -34,7 +34,7 @@ bool format_frame(char *text, size_t size) {
     }
     Py_DECREF(code);
     if (!library) break;
-    PyFrameObject *back = PyFrame_GetBack(frame);
+    PyFrameObject* back = PyFrame_GetBack(frame);
     Py_DECREF(frame);
     frame = back;
   }
@@ -47,7 +47,7 @@ bool format_frame(char *text, size_t size) {
 
 // PyTorch's bindings let go of the GIL before they dispatch, so it is taken here for the look. A thread that Python has never
 // seen (a C++ worker) has no frame, and none is made for it.
-const char *python_where() {
+const char* python_where() {
   if (!Py_IsInitialized() || PyGILState_GetThisThreadState() == nullptr) return nullptr;
   static thread_local char text[512];
   const PyGILState_STATE gil = PyGILState_Ensure();
