@@ -53,6 +53,27 @@ static void wire_assignment(wire_t *build, int device_id) {
     wire_bytes(build, 9, assignment.data, assignment.size);
 }
 
+/* The compiler flags that we set; plugins know them or not, each by itself. */
+static const struct {
+    const char *name;
+    unsigned kind; /* 2 bool, 3 integer */
+    int64_t value;
+} flags[TPT_PJRT_FLAG_COUNT] = {
+    {"xla_allow_excess_precision", 2, 0},
+    {"xla_cpu_enable_fast_min_max", 2, 0},
+    /* Tiny programs: half the compile time, measured; loops would run ten times slower. */
+    {"xla_cpu_use_fusion_emitters", 2, 0},
+    {"xla_backend_optimization_level", 3, 0},
+    {"xla_cpu_parallel_codegen_split_count", 3, 1},
+};
+
+unsigned tpt_pjrt_flags_named(const char *message) {
+    unsigned named = 0;
+    for (unsigned i = 0; i < TPT_PJRT_FLAG_COUNT; i++)
+        if (strstr(message, flags[i].name) != NULL) named |= 1u << i;
+    return named;
+}
+
 size_t tpt_pjrt_options_write(const tpt_pjrt_options_t *options, unsigned char out[TPT_PJRT_OPTIONS_MAX]) {
     wire_t all = {.size = 0}, build = {.size = 0};
     wire_int(&build, 1, -1); /* absent reads as ordinal 0, not as "none" */
@@ -61,14 +82,10 @@ size_t tpt_pjrt_options_write(const tpt_pjrt_options_t *options, unsigned char o
     if (!options->portable) wire_assignment(&build, options->device_id);
     wire_bytes(&all, 3, build.data, build.size);
     if (options->portable) wire_int(&all, 4, 1);
-    if (options->overrides) {
-        wire_override(&all, "xla_allow_excess_precision", 2, options->excess_precision);
-        if (options->fast_minmax_off) wire_override(&all, "xla_cpu_enable_fast_min_max", 2, false);
-        if (options->tiny) { /* half the compile time, measured; loops would run ten times slower */
-            wire_override(&all, "xla_cpu_use_fusion_emitters", 2, false);
-            wire_override(&all, "xla_backend_optimization_level", 3, 0);
-            wire_override(&all, "xla_cpu_parallel_codegen_split_count", 3, 1);
-        }
+    for (unsigned i = 0; i < TPT_PJRT_FLAG_COUNT; i++) {
+        bool wanted = i == 0 || (i == 1 ? options->fast_minmax_off : options->tiny);
+        if (!wanted || (options->refused >> i & 1)) continue;
+        wire_override(&all, flags[i].name, flags[i].kind, i == 0 ? options->excess_precision : flags[i].value);
     }
     memcpy(out, all.data, all.size);
     return all.size;

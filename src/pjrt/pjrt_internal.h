@@ -35,7 +35,7 @@ struct tpt_client {
     char *platform, *version, *path;
     atomic_int refs;          /* the opener, and every live buffer and program */
     atomic_int portable;      /* -1: not tried yet */
-    atomic_bool no_overrides; /* the plugin refuses our compiler flags */
+    atomic_uint refused; /* bit i: the plugin does not know our compiler flag i */
     tpt_mutex_t probe_lock;
 };
 
@@ -83,10 +83,14 @@ size_t tpt_pjrt_type_size(PJRT_Buffer_Type type);  /* bytes of the host form; 0 
 
 /* ---- options.c */
 #define TPT_PJRT_OPTIONS_MAX 1024
+#define TPT_PJRT_FLAG_COUNT 5
 typedef struct tpt_pjrt_options {
-    bool portable, fast_minmax_off, overrides, excess_precision, tiny;
+    bool portable, fast_minmax_off, excess_precision, tiny;
+    unsigned refused; /* flags to leave out, by number */
     int device_id;
 } tpt_pjrt_options_t;
+/* Bits of our compiler flags that an error message names. */
+unsigned tpt_pjrt_flags_named(const char *message);
 /* A serialized CompileOptionsProto for one replica and one partition; returns its size. */
 size_t tpt_pjrt_options_write(const tpt_pjrt_options_t *options, unsigned char out[TPT_PJRT_OPTIONS_MAX]);
 

@@ -13,20 +13,12 @@ static size_t program_options(const tpt_client_t *client, const tpt_compile_opti
     tpt_pjrt_options_t all = {
         .portable = portable,
         .device_id = client->devices[options->device].id,
-        .overrides = !atomic_load_explicit(&client->no_overrides, memory_order_relaxed),
+        .refused = atomic_load_explicit(&client->refused, memory_order_relaxed),
         .excess_precision = options->excess_precision,
         .fast_minmax_off = options->exact_minmax && client->is_cpu,
         .tiny = options->tiny && client->is_cpu,
     };
     return tpt_pjrt_options_write(&all, out);
-}
-
-/* A plugin with other compiler flags than XLA's says so when it reads ours. */
-static bool program_flags_refused(const tpt_client_t *client, const tpt_status_t *status) {
-    if (status == NULL || atomic_load_explicit(&client->no_overrides, memory_order_relaxed)) return false;
-    const char *message = tpt_status_message(status);
-    return strstr(message, "xla_allow_excess_precision") != NULL || strstr(message, "xla_cpu_enable_fast_min_max") != NULL ||
-           strstr(message, "compile option") != NULL || strstr(message, "option override") != NULL;
 }
 
 static tpt_status_t *program_compile_once(tpt_client_t *client, const char *text, size_t bytes,
@@ -46,12 +38,15 @@ static tpt_status_t *program_compile_once(tpt_client_t *client, const char *text
 
 static tpt_status_t *program_compile(tpt_client_t *client, const char *text, size_t bytes, const tpt_compile_options_t *options,
                                      bool portable, PJRT_LoadedExecutable **out_loaded) {
-    tpt_status_t *status = program_compile_once(client, text, bytes, options, portable, out_loaded);
-    if (!program_flags_refused(client, status)) return status;
-    tpt_log(TPT_LOG_WARN, "the plugin refuses our compiler flags, going on without: %s", tpt_status_message(status));
-    tpt_status_free(status);
-    atomic_store_explicit(&client->no_overrides, true, memory_order_relaxed);
-    return program_compile_once(client, text, bytes, options, portable, out_loaded);
+    for (;;) { /* a plugin that does not know one of our flags names it: it is left out from then on */
+        tpt_status_t *status = program_compile_once(client, text, bytes, options, portable, out_loaded);
+        if (status == NULL) return NULL;
+        unsigned named = tpt_pjrt_flags_named(tpt_status_message(status));
+        unsigned before = atomic_fetch_or_explicit(&client->refused, named, memory_order_relaxed);
+        if ((named & ~before) == 0) return status;
+        tpt_log(TPT_LOG_INFO, "the plugin does not know a compiler flag, going on without it: %s", tpt_status_message(status));
+        tpt_status_free(status);
+    }
 }
 
 /* ---- wrapping ------------------------------------------------------------------------------------------------------ */
