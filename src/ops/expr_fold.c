@@ -1,0 +1,38 @@
+/* expr_fold.c - what operators of expressions give for numbers that are known when lowering. */
+#include "expr.h"
+
+bool tpt_expr_fold_compare(int op, double x, double y) {
+    switch (op) {
+        case TPT_IR_EQ:
+            return x == y;
+        case TPT_IR_NE:
+            return x != y;
+        case TPT_IR_LT:
+            return x < y;
+        case TPT_IR_LE:
+            return x <= y;
+        case TPT_IR_GT:
+            return x > y;
+        default:
+            return x >= y;
+    }
+}
+
+bool tpt_expr_fold(int op, double x, double y, double *out) {
+    switch (op) {
+        case TPT_IR_ADD:
+            *out = x + y;
+            return true;
+        case TPT_IR_SUB:
+            *out = x - y;
+            return true;
+        case TPT_IR_MUL:
+            *out = x * y;
+            return true;
+        case TPT_IR_DIV:
+            *out = x / y;
+            return true;
+        default:
+            return false;
+    }
+}
