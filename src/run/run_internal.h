@@ -221,11 +221,14 @@ typedef struct tpt_flag {
 } tpt_flag_t;
 #define TPT_FLAG_TEXT 320
 
+#define TPT_UNFINISHED 64
 typedef struct tpt_dev {
     tpt_mutex_t lock;
     int index;
     tpt_graph_t graph;
     tpt_storage_t *storages; /* living ones */
+    tpt_buffer_t *unfinished[TPT_UNFINISHED]; /* dropped before they were ready: synchronize waits for them, their errors count */
+    size_t nunfinished;
     uint64_t next_flag;
     tpt_flag_t *flags;
     size_t nflags, flags_capacity;

@@ -89,6 +89,16 @@ int tpt_runtime_devices(void) { return tpt_runtime_is_open() ? device_count : 0;
 bool tpt_runtime_is_open(void) { return atomic_load_explicit(&the_client, memory_order_acquire) != NULL; }
 tpt_client_t *tpt_runtime_client(void) { return atomic_load_explicit(&the_client, memory_order_acquire); }
 
+static tpt_status_t *await_dropped(tpt_dev_t *dev) {
+    tpt_status_t *status = NULL;
+    for (size_t i = 0; i < dev->nunfinished; i++) {
+        status = tpt_status_join(status, tpt_buffer_await(dev->unfinished[i]));
+        tpt_buffer_release(dev->unfinished[i]);
+    }
+    dev->nunfinished = 0;
+    return status;
+}
+
 void tpt_runtime_close(void) {
     tpt_mutex_lock(&open_lock);
     tpt_client_t *client = atomic_exchange(&the_client, NULL);
@@ -96,6 +106,7 @@ void tpt_runtime_close(void) {
         for (int i = 0; i < device_count; i++) {
             tpt_dev_t *dev = &devices[i];
             tpt_graph_reset(&dev->graph);
+            tpt_status_free(await_dropped(dev));
             tpt_free(dev->graph.nodes);
             tpt_free(dev->graph.values);
             tpt_free(dev->graph.inputs);
@@ -163,7 +174,7 @@ void tpt_device_memory_reset_peak(int device) {
     if (tpt_runtime_is_open()) tpt_buffer_reset_peak(device);
 }
 
-/* Waits for each living value; values that nobody can see any more need no waiting. */
+/* Waits for each living value, and for those that were dropped before they were ready. */
 static tpt_status_t *synchronize(tpt_dev_t *dev) {
     tpt_mutex_lock(&dev->lock);
     tpt_status_t *status = tpt_graph_run(dev);
@@ -175,6 +186,7 @@ static tpt_status_t *synchronize(tpt_dev_t *dev) {
             status = tpt_status_join(status, failed);
         }
     }
+    status = tpt_status_join(status, await_dropped(dev));
     status = tpt_status_join(status, tpt_flags_check(dev, true));
     tpt_mutex_unlock(&dev->lock);
     return status;

@@ -154,6 +154,22 @@ static void test_run_call__late_error_is_raised_at_the_read(void **state) {
     tpt_storage_release(a);
 }
 
+static void test_run_call__dropped_errors_are_raised_by_synchronize(void **state) {
+    (void)state;
+    const int64_t wide[1] = {4096};
+    tpt_op_t *op = bind_add(false);
+    tpt_storage_t *a = floats(1, wide, NULL), *x = NULL;
+    assert_ok(add(op, a, a, 1, wide, &x));
+    tpt_storage_release(x);
+    tpt_null_set_delay(20000000);
+    tpt_null_fail_next(TPT_NULL_RESULT, TPT_INTERNAL);
+    assert_ok(add(op, a, a, 1, wide, &x));
+    tpt_storage_release(x); /* nobody can see the result any more */
+    assert_fails(tpt_device_synchronize(0), TPT_INTERNAL, "");
+    assert_ok(tpt_device_synchronize(0));
+    tpt_storage_release(a);
+}
+
 static void test_run_call__other_device_is_refused(void **state) {
     (void)state;
     tpt_op_t *op = bind_add(false);
@@ -230,6 +246,7 @@ int main(void) {
         RUN(test_run_call__failed_compile_changes_nothing),
         RUN(test_run_call__failed_execute_changes_nothing),
         RUN(test_run_call__late_error_is_raised_at_the_read),
+        RUN(test_run_call__dropped_errors_are_raised_by_synchronize),
         RUN(test_run_call__other_device_is_refused),
         RUN(test_run_call__every_allocation_may_fail),
         RUN(test_run_call__threads_share_a_device),
