@@ -244,6 +244,9 @@ typedef struct tpt_ir_call_attr {
 void tpt_ir_custom_call(tpt_ir_t *ir, const tpt_ir_call_attr_t *attr, int n, const tpt_val_t *xs, int nout,
                         const tpt_type_t *types, tpt_val_t *out);
 
+/* Do any of `roots` depend on argument `arg`? (True when there is no memory to find out.) */
+bool tpt_ir_reaches(const tpt_ir_t *ir, int nroots, const tpt_val_t *roots, tpt_val_t arg);
+
 /* Short forms, used everywhere in src/ops. */
 static inline tpt_val_t tpt_ir_add(tpt_ir_t *b, tpt_val_t x, tpt_val_t y) { return tpt_ir_binary(b, TPT_IR_ADD, x, y); }
 static inline tpt_val_t tpt_ir_sub(tpt_ir_t *b, tpt_val_t x, tpt_val_t y) { return tpt_ir_binary(b, TPT_IR_SUB, x, y); }

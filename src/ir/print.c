@@ -22,8 +22,7 @@ static void mark(const tpt_ir_t *ir, bool *live, int n, const tpt_val_t *values)
 }
 
 /* Operands and regions of a node come before it, so one walk from the end reaches everything. */
-static void mark_live(const tpt_ir_t *ir, bool *live) {
-    mark(ir, live, ir->blocks[0]->nresults, ir->blocks[0]->results);
+static void spread(const tpt_ir_t *ir, bool *live) {
     for (size_t i = ir->nnodes; i-- > 0;) {
         const tpt_node_t *node = ir->nodes[i];
         int32_t owner = ir->blocks[node->block]->owner;
@@ -35,6 +34,19 @@ static void mark_live(const tpt_ir_t *ir, bool *live) {
             mark(ir, live, block->nresults, block->results);
         }
     }
+}
+
+bool tpt_ir_reaches(const tpt_ir_t *ir, int nroots, const tpt_val_t *roots, tpt_val_t arg) {
+    bool *live = tpt_calloc(ir->nnodes + 1, sizeof *live), found = live == NULL;
+    if (live != NULL) {
+        mark(ir, live, nroots, roots);
+        spread(ir, live);
+    }
+    for (int i = 0; !found && i < nroots; i++) found = roots[i] == arg;
+    for (size_t i = 0; live != NULL && !found && i < ir->nnodes; i++)
+        for (int k = 0; live[i] && !found && k < ir->nodes[i]->nin; k++) found = ir->nodes[i]->in[k] == arg;
+    tpt_free(live);
+    return found;
 }
 
 /* ---- text ------------------------------------------------------------------------------------------------------------- */
@@ -194,7 +206,8 @@ tpt_status_t *tpt_ir_print(const tpt_ir_t *ir, const char *name, tpt_str_t *out)
     p.number = tpt_calloc(ir->nvalues + 1, sizeof *p.number);
     tpt_status_t *status = p.live == NULL || p.number == NULL ? tpt_status_oom((ir->nvalues + 1) * sizeof *p.number) : NULL;
     if (status == NULL) {
-        mark_live(ir, p.live);
+        mark(ir, p.live, ir->blocks[0]->nresults, ir->blocks[0]->results);
+        spread(ir, p.live);
         print_module(&p, name);
         if (!tpt_str_ok(out)) status = tpt_status_make(TPT_RESOURCE_EXHAUSTED, "the text of a program does not fit");
     }

@@ -177,25 +177,50 @@ static tpt_status_t *execute(tpt_dev_t *dev, tpt_prog_t *prog, const tpt_cut_t *
     return status;
 }
 
-static uint64_t flag_of_inputs(tpt_dev_t *dev, const tpt_cut_t *cut) {
-    uint64_t flag = 0;
-    for (int i = 0; i < cut->ninputs; i++) {
-        uint64_t f = dev->graph.values[cut->inputs[i]].flag;
-        if (f) flag = tpt_flag_join(dev, flag, f);
+#define OWN_FLAG UINT64_MAX /* stands for the flag that this program is about to get */
+
+/* What two values' flags become; whatever meets the program's own flag becomes that one's parent. */
+static uint64_t join(tpt_dev_t *dev, uint64_t a, uint64_t b, uint64_t *parent) {
+    if (a == OWN_FLAG || b == OWN_FLAG) {
+        uint64_t other = a == OWN_FLAG ? b : a;
+        if (other && other != OWN_FLAG) *parent = tpt_flag_join(dev, *parent, other);
+        return OWN_FLAG;
     }
-    return flag;
+    return a == b ? a : tpt_flag_join(dev, a, b);
+}
+
+/* Gives each value of the graph the flag of what it was made from, so that a bad index spoils only what hangs on it. */
+static void spread_flags(tpt_dev_t *dev, uint64_t *parent) {
+    tpt_graph_t *g = &dev->graph;
+    for (size_t i = 0; i < g->nnodes; i++) {
+        const tpt_node_t *node = &g->nodes[i];
+        uint64_t flag = node->plan->flagged ? OWN_FLAG : 0;
+        for (int t = 0; t < node->plan->ntensors; t++) {
+            uint64_t f = g->values[g->inputs[node->first_input + (uint32_t)t]].flag;
+            if (f && !node->plan->tensors[t].unread) flag = join(dev, flag, f, parent);
+        }
+        for (uint32_t k = 0; k < node->noutputs; k++) g->values[node->first_output + k].flag = flag;
+    }
+}
+
+static bool any_flag(const tpt_dev_t *dev, const tpt_cut_t *cut) {
+    for (int i = 0; i < cut->ninputs; i++)
+        if (dev->graph.values[cut->inputs[i]].flag) return true;
+    return false;
 }
 
 static tpt_status_t *hand_out(tpt_dev_t *dev, const tpt_prog_t *prog, const tpt_cut_t *cut, run_t *r) {
     tpt_graph_t *g = &dev->graph;
-    uint64_t flag = flag_of_inputs(dev, cut);
+    uint64_t parent = 0, own = 0;
     tpt_status_t *status = NULL;
-    if (prog->flagged) status = tpt_flags_add(dev, prog, r->outs[cut->nlive], flag, &flag);
+    if (prog->flagged || any_flag(dev, cut)) spread_flags(dev, &parent);
+    if (prog->flagged) status = tpt_flags_add(dev, prog, r->outs[cut->nlive], parent, &own);
     for (int k = 0; k < cut->nlive; k++) {
         tpt_storage_t *s = g->values[cut->live[k]].owner;
         s->buffer = r->outs[k];
         s->pending = false;
-        s->flag = flag;
+        uint64_t flag = g->values[cut->live[k]].flag;
+        s->flag = flag == OWN_FLAG ? own : flag;
         tpt_status_free(s->error);
         s->error = NULL;
     }

@@ -356,6 +356,8 @@ static tpt_status_t *try_node(lowering_t *w, tpt_plan_t *p) {
     }
     TPT_TRY(lower_node(w, 0));
     p->flagged = w->prog->flagged;
+    for (int t = 0; t < p->ntensors; t++)
+        p->tensors[t].unread = !tpt_ir_reaches(w->ir, p->nouts + p->nwrites + p->dynamic, &w->values[p->ntensors], w->values[t]);
     return NULL;
 }
 

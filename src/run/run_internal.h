@@ -92,6 +92,7 @@ typedef struct tpt_plan_tensor {
     tpt_type_t base;
     tpt_view_t view;
     uint32_t first_slot; /* of its starts */
+    bool unread;         /* no result hangs on it: it is overwritten as a whole */
 } tpt_plan_tensor_t;
 
 /* One op with given types: everything that is the same in each call. Never freed while the runtime is open. */
