@@ -227,6 +227,16 @@ void push_results(const Binding& binding, const tpt_call_t& call, Outputs* outpu
   }
 }
 
+// PyTorch counts writes to tensors of its own accord, but not to those in lists: there kernels are to do it.
+void bump_versions(const Binding& binding, Args args) {
+  for (size_t i = 0; i < args.size(); i++) {
+    if (!binding.slots[i].write || !args[i].isTensorList()) continue;
+    for (const auto& item : args[i].toListRef()) {
+      if (item.toTensor().defined()) item.toTensor().unsafeGetTensorImpl()->bump_version();
+    }
+  }
+}
+
 void call_row(const Binding& binding, std::vector<c10::IValue>* stack) {
   if (C10_UNLIKELY(binding.before != Before::Nothing) && before_call(binding, stack)) return;
   const Args args(stack->data() + (stack->size() - binding.slots.size()), binding.slots.size());
@@ -253,6 +263,7 @@ void call_row(const Binding& binding, std::vector<c10::IValue>* stack) {
     outputs.forget();  // a failed call hands nothing over
     raise(status);
   }
+  if (C10_UNLIKELY(binding.foreach && binding.has_write)) bump_versions(binding, args);
   push_results(binding, call, &outputs, stack);
 }
 
