@@ -149,7 +149,7 @@ tpt_val_t tpt_ir_iota(tpt_ir_t *ir, tpt_type_t type, int dim) {
 
 static tpt_val_t extreme(tpt_ir_t *ir, tpt_dtype_t dtype, bool high) {
     if (tpt_ir_dead(ir)) return TPT_VAL_NONE;
-    if (tpt_dtype_is_complex(dtype)) return tpt_ir_error(ir, "%s has no order", tpt_dtype_name(dtype));
+    if (tpt_dtype_is_complex(dtype)) return tpt_ir_fail(ir, tpt_status_make(TPT_UNIMPLEMENTED, "%s has no order", tpt_dtype_name(dtype)));
     if (is_exact(dtype)) return tpt_ir_const_i(ir, dtype, high ? highest_int(dtype) : lowest_int(dtype));
     double tiny = 0, most = INFINITY;
     /* Three of the 8-bit kinds have no infinity: their largest number stands for it. */

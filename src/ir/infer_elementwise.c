@@ -66,7 +66,7 @@ static tpt_status_t *same(const tpt_type_t *a, const tpt_type_t *b) {
 }
 
 static tpt_status_t *refuse(const tpt_type_t *type) {
-    return TPT_BAD("not defined for %s", tpt_dtype_name((tpt_dtype_t)type->dtype));
+    return tpt_status_make(TPT_UNIMPLEMENTED, "not defined for %s", tpt_dtype_name((tpt_dtype_t)type->dtype));
 }
 
 static tpt_status_t *infer_unary(const tpt_node_t *node, const tpt_type_t *x, tpt_type_t *types) {

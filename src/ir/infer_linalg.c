@@ -140,7 +140,7 @@ static tpt_status_t *infer_fft(const tpt_ir_t *ir, const tpt_node_t *node, tpt_t
     if (n < 1 || n > 3 || n > x->rank) return TPT_BAD("%d lengths for %d dimensions", n, x->rank);
     bool real_in = node->sub == TPT_IR_RFFT;
     if (real_in ? d != TPT_F32 && d != TPT_F64 : !tpt_dtype_is_complex(d))
-        return TPT_BAD("not defined for %s", tpt_dtype_name(d));
+        return tpt_status_make(TPT_UNIMPLEMENTED, "not defined for %s", tpt_dtype_name(d));
     types[0] = *x;
     for (int i = 0; i < n; i++) {
         int dim = x->rank - n + i;

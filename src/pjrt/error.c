@@ -1,5 +1,14 @@
 /* error.c - PJRT errors and events as our statuses. */
+#include <string.h>
+
 #include "pjrt/pjrt_internal.h"
+
+static bool tells_of_memory(const char *text, size_t size) {
+    static const char *const signs[] = {"Out of memory allocating", "out of memory allocating", "RESOURCE_EXHAUSTED"};
+    for (size_t i = 0; text != NULL && i < sizeof signs / sizeof *signs; i++)
+        if (memmem(text, size, signs[i], strlen(signs[i])) != NULL) return true;
+    return false;
+}
 
 tpt_status_t *tpt_pjrt_error(const PJRT_Api *api, PJRT_Error *error) {
     if (error == NULL) return NULL;
@@ -17,6 +26,8 @@ tpt_status_t *tpt_pjrt_error(const PJRT_Api *api, PJRT_Error *error) {
     PJRT_Error_Message_Args text = TPT_ARGS(PJRT_Error_Message_Args, .error = error);
     api->PJRT_Error_Message(&text);
     int size = text.message == NULL ? 0 : text.message_size > 65536 ? 65536 : (int)text.message_size;
+    /* An allocation that fails inside a running program comes back as an internal error. */
+    if (code != TPT_RESOURCE_EXHAUSTED && tells_of_memory(text.message, (size_t)size)) code = TPT_RESOURCE_EXHAUSTED;
     tpt_status_t *status = tpt_status_make(code, "%.*s", size, text.message == NULL ? "" : text.message);
     PJRT_Error_Destroy_Args destroy = TPT_ARGS(PJRT_Error_Destroy_Args, .error = error);
     api->PJRT_Error_Destroy(&destroy);
