@@ -201,6 +201,7 @@ Before before_of(const std::string& base) {
       base == "aten::_index_put_impl" || base == "aten::_unsafe_index_put") {
     return Before::IndexPut;
   }
+  if (base == "aten::fill_" || base == "aten::zero_") return Before::Fill;
   return Before::Nothing;
 }
 

@@ -1,4 +1,6 @@
 // index.cpp - what indexing needs before its row runs: masks become indices (one host read), cpu indices come to the device.
+#include <ATen/Dispatch.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/NativeFunctions.h>
 #include <ATen/native/TensorAdvancedIndexingUtils.h>
 
@@ -56,11 +58,46 @@ bool put_by_mask(const Binding& binding, const at::Tensor& self, const c10::List
   return true;
 }
 
+bool is_signed_or_byte(at::ScalarType dtype) {
+  return dtype == at::kByte || dtype == at::kChar || dtype == at::kShort || dtype == at::kInt || dtype == at::kLong;
+}
+
+// fill_ and zero_ may be given expanded tensors, since all places get the same value: each place is written once.
+bool fill(const Binding& binding, std::vector<c10::IValue>* stack, size_t base) {
+  const at::Tensor self = (*stack)[base].toTensor();
+  const bool has_value = binding.slots.size() > 1;
+  if (has_value && (*stack)[base + 1].isScalar() && is_signed_or_byte(self.scalar_type())) {
+    AT_DISPATCH_INTEGRAL_TYPES(self.scalar_type(), "fill", [&] { (void)(*stack)[base + 1].toScalar().to<scalar_t>(); });
+  }
+  if (at::has_internal_overlap(self) != at::MemOverlap::Yes) return false;
+  c10::DimVector sizes(self.sizes());
+  for (int64_t d = 0; d < self.dim(); d++) {
+    if (self.stride(d) == 0 && sizes[d] > 1) sizes[d] = 1;
+  }
+  const at::Tensor once = self.as_strided(sizes, self.strides(), self.storage_offset());
+  if (!has_value) {
+    once.zero_();
+  } else if ((*stack)[base + 1].isTensor()) {
+    once.fill_((*stack)[base + 1].toTensor());
+  } else {
+    once.fill_((*stack)[base + 1].toScalar());
+  }
+  stack->resize(base + 1);
+  return true;
+}
+
 }  // namespace
 
 bool before_call(const Binding& binding, std::vector<c10::IValue>* stack) {
   const size_t base = stack->size() - binding.slots.size();
+  if (binding.before == Before::Fill) return fill(binding, stack, base);
   const at::Tensor self = (*stack)[base].toTensor();
+  for (const auto& item : (*stack)[base + 1].toListRef()) {
+    if (!item.isTensor() || !item.toTensor().defined()) continue;
+    const c10::Device found = item.toTensor().device();
+    TORCH_CHECK(self.device().type() == kTpu || found.is_cpu(), "indices should be either on cpu or on the same device as the ",
+                "indexed tensor (", self.device(), ")");
+  }
   at::native::checkIndexTensorTypes((*stack)[base + 1].toOptionalTensorList(), /*allow_int=*/true);
   const bool put = binding.before == Before::IndexPut;
   if (put) {
