@@ -308,6 +308,7 @@ void ensure_plugin() {
   const char *utf8 = path ? PyUnicode_AsUTF8(path) : nullptr;
   if (utf8 == nullptr) raise_python_error();
   check(tpt_plugin_select(utf8, 0));
+  check(tpt_runtime_open());  // a path that could not be opened may be mended in the environment
   plugin_chosen.store(true, std::memory_order_release);
 }
 

@@ -27,6 +27,8 @@ def _register() -> None:
         return
     _registered = True
     torch.utils.rename_privateuse1_backend("tpu")
+    if hasattr(torch, "tpu"):  # the package was dropped from sys.modules and is imported again
+        return
     from . import _C, _plugins, tpu
 
     _C.set_plugin_resolver(_plugins.resolve)
