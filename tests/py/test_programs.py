@@ -27,7 +27,9 @@ VIEWS = {
     "diagonal": lambda x, r: x.diagonal() if x.dim() == 2 else x[...],
     "expand": lambda x, r: x.expand(2, *x.shape) if x.dim() < 3 else x[0],
     "movedim": lambda x, r: x.movedim(0, -1) if x.dim() else x[...],
-    "strided": lambda x, r: x.as_strided((2, 2), (3, 1)) if x.storage_offset() == 0 and x.untyped_storage().nbytes() > 20 else x[...],
+    "strided": lambda x, r: (
+        x.as_strided((2, 2), (3, 1)) if x.storage_offset() == 0 and x.untyped_storage().nbytes() > 20 else x[...]
+    ),
     "unfold": lambda x, r: x.unfold(-1, 2, 2) if 0 < x.dim() < 4 and x.shape[-1] >= 2 else x[...],
     "detach": lambda x, r: x.detach(),
     "chunk": lambda x, r: x.chunk(2, -1)[1] if x.dim() and x.shape[-1] > 1 else x[...],
@@ -75,12 +77,12 @@ WRITES = {
     "put": lambda x, y: x.__setitem__(y > 4, 5) if y.shape == x.shape else x.fill_(1),
     "row": lambda x, y: x.__setitem__(0, 4) if x.dim() and x.shape[0] else x.add_(2),
     "rows": lambda x, y: x.__setitem__((..., slice(None, None, 2)), 2) if x.dim() else x.add_(2),
-    "index": lambda x, y: x.index_fill_(0, torch.zeros(1, dtype=torch.int64, device=x.device), 6)
-    if x.dim() and x.shape[0]
-    else x.add_(3),
-    "scatter_": lambda x, y: x.scatter_(-1, torch.zeros_like(x, dtype=torch.int64)[..., :1], 7)
-    if x.dim() and x.shape[-1]
-    else x.neg_(),
+    "index": lambda x, y: (
+        x.index_fill_(0, torch.zeros(1, dtype=torch.int64, device=x.device), 6) if x.dim() and x.shape[0] else x.add_(3)
+    ),
+    "scatter_": lambda x, y: (
+        x.scatter_(-1, torch.zeros_like(x, dtype=torch.int64)[..., :1], 7) if x.dim() and x.shape[-1] else x.neg_()
+    ),
     "foreach": lambda x, y: torch._foreach_add_([x], 1),
     "data": lambda x, y: x.data.add_(1),
     "resigned": lambda x, y: torch.neg(x, out=x),
