@@ -102,9 +102,12 @@ void tpt_ops_bernoulli(tpt_lower_t *L) {
     tpt_type_t type = *tpt_ir_type(ir, self);
     tpt_dtype_t own = (tpt_dtype_t)type.dtype;
     bool tensor = tpt_lower_is_tensor(L, "p"), number = tpt_lower_has(L, "p");
-    if (tensor) p = tpt_ir_broadcast_to(ir, tpt_lower_tensor(L, "p"), type.rank, type.dims);
-    else if (number) p = tpt_lower_number(L, "p", TPT_F32);
-    else p = self;
+    if (tensor)
+        p = tpt_ir_broadcast_to(ir, tpt_lower_tensor(L, "p"), type.rank, type.dims);
+    else if (number)
+        p = tpt_lower_number(L, "p", TPT_F32);
+    else
+        p = self;
     type.dtype = tpt_ir_dtype(ir, p) == TPT_F64 ? TPT_F64 : TPT_F32;
     tpt_val_t hit = tpt_ir_compare(ir, TPT_IR_LT, tpt_lower_uniform(L, type), tpt_ir_convert(ir, p, (tpt_dtype_t)type.dtype));
     tpt_lower_result(L, tpt_ir_convert(ir, hit, own));

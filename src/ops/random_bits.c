@@ -41,20 +41,24 @@ static void threefry(tpt_ir_t *ir, const tpt_val_t *key, tpt_val_t *x) {
 tpt_random_t tpt_random_open(tpt_lower_t *L) {
     tpt_ir_t *ir = L->ir;
     tpt_val_t state = tpt_lower_rng(L);
-    return (tpt_random_t){.key = {word(ir, state, 0, 0), word(ir, state, 0, 32)}, .low = word(ir, state, 1, 0), .high = word(ir, state, 1, 32)};
+    return (tpt_random_t){
+        .key = {word(ir, state, 0, 0), word(ir, state, 0, 32)}, .low = word(ir, state, 1, 0), .high = word(ir, state, 1, 32)};
 }
 
-void tpt_random_draw(tpt_ir_t *ir, const tpt_random_t *random, tpt_val_t round, const tpt_type_t *type, tpt_val_t out_words[2]) {
+void tpt_random_draw(tpt_ir_t *ir, const tpt_random_t *random, tpt_val_t round, const tpt_type_t *type,
+                     tpt_val_t out_words[2]) {
     int64_t n = tpt_type_numel(type);
     if (n > UINT32_MAX) {
-        tpt_status_t *status = tpt_status_make(TPT_UNIMPLEMENTED, "more than 2^32 random numbers in one call are not implemented");
+        tpt_status_t *status =
+            tpt_status_make(TPT_UNIMPLEMENTED, "more than 2^32 random numbers in one call are not implemented");
         out_words[0] = out_words[1] = tpt_ir_fail(ir, status);
         return;
     }
     tpt_val_t at = tpt_ir_add(ir, tpt_ir_iota(ir, tpt_type_make(TPT_U32, 1, &n), 0), random->low);
     tpt_val_t carry = tpt_ir_convert(ir, tpt_ir_compare(ir, TPT_IR_LT, at, random->low), TPT_U32), high = random->high;
     /* Bits that the offset of a generator does not reach. */
-    if (round != TPT_VAL_NONE) high = tpt_ir_add(ir, high, tpt_ir_binary(ir, TPT_IR_SHL, round, tpt_ir_const_i(ir, TPT_U32, 12)));
+    if (round != TPT_VAL_NONE)
+        high = tpt_ir_add(ir, high, tpt_ir_binary(ir, TPT_IR_SHL, round, tpt_ir_const_i(ir, TPT_U32, 12)));
     tpt_val_t x[2] = {at, tpt_ir_add(ir, carry, high)};
     threefry(ir, random->key, x);
     for (int i = 0; i < 2; i++) out_words[i] = tpt_ir_reshape(ir, x[i], type->rank, type->dims);
@@ -109,8 +113,8 @@ static tpt_val_t cosine_64(tpt_ir_t *ir, tpt_val_t word) {
 /* 1 - 2 sin^2(pi t) with t in [-1/2, 1/2]: a short series is exact to float32 there, and a general cosine takes four times as
  * long on the CPU plugins. */
 static tpt_val_t cosine_32(tpt_ir_t *ir, tpt_val_t word) {
-    static const double series[] = {-0.00737043094571435, 0.0821458866111282,  -0.599264529320792,
-                                    2.55016403987735,     -5.16771278004997, M_PI};
+    static const double series[] = {-0.00737043094571435, 0.0821458866111282, -0.599264529320792,
+                                    2.55016403987735,     -5.16771278004997,  M_PI};
     tpt_val_t turn = tpt_ir_convert(ir, tpt_ir_bitcast(ir, word, TPT_I32), TPT_F32);
     turn = tpt_ir_mul(ir, turn, tpt_ir_like(ir, turn, 0x1p-32));
     tpt_val_t square = tpt_ir_mul(ir, turn, turn), sum = tpt_ir_like(ir, turn, series[0]);
@@ -157,8 +161,10 @@ tpt_val_t tpt_random_exponential(tpt_lower_t *L, tpt_type_t type) {
     tpt_ir_t *ir = L->ir;
     bool wide = type.dtype == TPT_F64;
     tpt_val_t words[2];
-    if (wide) words[0] = tpt_random_u64(L, &type);
-    else tpt_random_words(L, &type, words);
+    if (wide)
+        words[0] = tpt_random_u64(L, &type);
+    else
+        tpt_random_words(L, &type, words);
     tpt_val_t e = tpt_ir_neg(ir, tpt_ir_unary(ir, TPT_IR_LOG, tpt_random_positive(ir, words[0])));
     return tpt_ir_max(ir, e, tpt_ir_like(ir, e, wide ? 0x1p-54 : 0x1p-25));
 }

@@ -9,18 +9,30 @@
 /* Largest whole number that random_() may draw: of floats, up to which every integer is exact. */
 static int64_t most_of(tpt_dtype_t d) {
     switch (d) {
-        case TPT_BOOL: return 1;
-        case TPT_U8: return UINT8_MAX;
-        case TPT_I8: return INT8_MAX;
-        case TPT_I16: return INT16_MAX;
-        case TPT_U16: return UINT16_MAX;
-        case TPT_I32: return INT32_MAX;
-        case TPT_U32: return UINT32_MAX;
-        case TPT_F16: return INT64_C(1) << 11;
-        case TPT_BF16: return INT64_C(1) << 8;
-        case TPT_F32: return INT64_C(1) << 24;
-        case TPT_F64: return INT64_C(1) << 53;
-        default: return INT64_MAX;
+        case TPT_BOOL:
+            return 1;
+        case TPT_U8:
+            return UINT8_MAX;
+        case TPT_I8:
+            return INT8_MAX;
+        case TPT_I16:
+            return INT16_MAX;
+        case TPT_U16:
+            return UINT16_MAX;
+        case TPT_I32:
+            return INT32_MAX;
+        case TPT_U32:
+            return UINT32_MAX;
+        case TPT_F16:
+            return INT64_C(1) << 11;
+        case TPT_BF16:
+            return INT64_C(1) << 8;
+        case TPT_F32:
+            return INT64_C(1) << 24;
+        case TPT_F64:
+            return INT64_C(1) << 53;
+        default:
+            return INT64_MAX;
     }
 }
 
@@ -33,8 +45,9 @@ void tpt_ops_random(tpt_lower_t *L) {
     bool open = !tpt_lower_has(L, "to");
     int64_t last = open ? most_of(d) : tpt_lower_int(L, "to", 0) - 1;
     if (last < from) {
-        (void)tpt_lower_fail(L, TPT_INVALID_ARGUMENT, "random_ expects 'from' to be less than 'to', but got from=%lld >= to=%lld",
-                             (long long)from, (long long)last + 1);
+        (void)tpt_lower_fail(L, TPT_INVALID_ARGUMENT,
+                             "random_ expects 'from' to be less than 'to', but got from=%lld >= to=%lld", (long long)from,
+                             (long long)last + 1);
         return;
     }
     uint64_t range = (uint64_t)last - (uint64_t)from + 1; /* 0: all 2^64 */
@@ -105,7 +118,8 @@ void tpt_ops_multinomial(tpt_lower_t *L) {
     bool replace = tpt_lower_bool(L, "replacement", false);
     int64_t n = tpt_ir_dim(ir, p, 1);
     if (n == 0 || k <= 0 || (!replace && k > n)) {
-        (void)tpt_lower_fail(L, TPT_INVALID_ARGUMENT, "cannot sample n_sample > prob_dist.size(-1) samples without replacement");
+        (void)tpt_lower_fail(L, TPT_INVALID_ARGUMENT,
+                             "cannot sample n_sample > prob_dist.size(-1) samples without replacement");
         return;
     }
     /* One sample is the same either way, and an argmax is cheaper than running sums. */

@@ -9,11 +9,10 @@
 /* ---- a loop of attempts -------------------------------------------------------------------------------------------- */
 
 /* One attempt: from the element's parameters and two uniform numbers in (0, 1], a value and whether it is accepted. */
-typedef void (*attempt_t)(tpt_ir_t *ir, const tpt_val_t *params, tpt_val_t u, tpt_val_t v, tpt_val_t *out_value, tpt_val_t *out_ok);
+typedef void (*attempt_t)(tpt_ir_t *ir, const tpt_val_t *params, tpt_val_t u, tpt_val_t v, tpt_val_t *out_value,
+                          tpt_val_t *out_ok);
 
-static tpt_val_t constant(tpt_ir_t *ir, double value) {
-    return tpt_ir_const_f(ir, TPT_F64, value);
-}
+static tpt_val_t constant(tpt_ir_t *ir, double value) { return tpt_ir_const_f(ir, TPT_F64, value); }
 
 /* params[0] has the result's shape (F64). `skip` marks elements that need no attempt. */
 static tpt_val_t attempts(tpt_lower_t *L, const tpt_val_t *params, tpt_val_t skip, attempt_t attempt) {
@@ -60,7 +59,8 @@ static tpt_val_t lgamma_above_1(tpt_ir_t *ir, tpt_val_t x) {
 /* ---- gamma --------------------------------------------------------------------------------------------------------- */
 
 /* Marsaglia and Tsang; params: the shape, 1 at least. */
-static void attempt_gamma(tpt_ir_t *ir, const tpt_val_t *params, tpt_val_t u, tpt_val_t v, tpt_val_t *out_value, tpt_val_t *out_ok) {
+static void attempt_gamma(tpt_ir_t *ir, const tpt_val_t *params, tpt_val_t u, tpt_val_t v, tpt_val_t *out_value,
+                          tpt_val_t *out_ok) {
     tpt_val_t one = constant(ir, 1.0), d = tpt_ir_sub(ir, params[0], constant(ir, 1.0 / 3.0));
     tpt_val_t c = tpt_ir_unary(ir, TPT_IR_RSQRT, tpt_ir_mul(ir, d, constant(ir, 9.0)));
     /* One word makes the normal number's radius and half of the other one its angle; the other half decides. */
@@ -121,21 +121,26 @@ void tpt_ops_sample_dirichlet(tpt_lower_t *L) {
 #define FEW 10.0 /* means below are counted up from 0 */
 
 /* Hoermann's transformed rejection; params: the mean, its logarithm. */
-static void attempt_poisson(tpt_ir_t *ir, const tpt_val_t *params, tpt_val_t u, tpt_val_t v, tpt_val_t *out_value, tpt_val_t *out_ok) {
+static void attempt_poisson(tpt_ir_t *ir, const tpt_val_t *params, tpt_val_t u, tpt_val_t v, tpt_val_t *out_value,
+                            tpt_val_t *out_ok) {
     tpt_val_t mean = params[0], half = constant(ir, 0.5), root = tpt_ir_unary(ir, TPT_IR_SQRT, mean);
     tpt_val_t b = tpt_ir_add(ir, tpt_ir_mul(ir, root, constant(ir, 2.53)), constant(ir, 0.931));
     tpt_val_t a = tpt_ir_sub(ir, tpt_ir_mul(ir, b, constant(ir, 0.02483)), constant(ir, 0.059));
-    tpt_val_t inverse = tpt_ir_add(ir, constant(ir, 1.1239), tpt_ir_div(ir, constant(ir, 1.1328), tpt_ir_sub(ir, b, constant(ir, 3.4))));
-    tpt_val_t quick = tpt_ir_sub(ir, constant(ir, 0.9277), tpt_ir_div(ir, constant(ir, 3.6224), tpt_ir_sub(ir, b, constant(ir, 2.0))));
+    tpt_val_t inverse =
+        tpt_ir_add(ir, constant(ir, 1.1239), tpt_ir_div(ir, constant(ir, 1.1328), tpt_ir_sub(ir, b, constant(ir, 3.4))));
+    tpt_val_t quick =
+        tpt_ir_sub(ir, constant(ir, 0.9277), tpt_ir_div(ir, constant(ir, 3.6224), tpt_ir_sub(ir, b, constant(ir, 2.0))));
     u = tpt_ir_sub(ir, u, half);
     tpt_val_t us = tpt_ir_sub(ir, half, tpt_ir_unary(ir, TPT_IR_ABS, u));
     us = tpt_ir_max(ir, us, constant(ir, 1e-12));
     tpt_val_t slope = tpt_ir_add(ir, tpt_ir_div(ir, tpt_ir_mul(ir, a, constant(ir, 2.0)), us), b);
     tpt_val_t k = tpt_ir_add(ir, tpt_ir_add(ir, tpt_ir_mul(ir, slope, u), mean), constant(ir, 0.43));
     k = tpt_ir_unary(ir, TPT_IR_FLOOR, k);
-    tpt_val_t at_once = tpt_ir_and(ir, tpt_ir_compare(ir, TPT_IR_GE, us, constant(ir, 0.07)), tpt_ir_compare(ir, TPT_IR_LE, v, quick));
+    tpt_val_t at_once =
+        tpt_ir_and(ir, tpt_ir_compare(ir, TPT_IR_GE, us, constant(ir, 0.07)), tpt_ir_compare(ir, TPT_IR_LE, v, quick));
     tpt_val_t negative = tpt_ir_compare(ir, TPT_IR_LT, k, constant(ir, 0.0));
-    tpt_val_t never = tpt_ir_and(ir, tpt_ir_compare(ir, TPT_IR_LT, us, constant(ir, 0.013)), tpt_ir_compare(ir, TPT_IR_GT, v, us));
+    tpt_val_t never =
+        tpt_ir_and(ir, tpt_ir_compare(ir, TPT_IR_LT, us, constant(ir, 0.013)), tpt_ir_compare(ir, TPT_IR_GT, v, us));
     tpt_val_t safe = tpt_ir_select(ir, negative, constant(ir, 0.0), k);
     tpt_val_t scale = tpt_ir_add(ir, tpt_ir_div(ir, a, tpt_ir_mul(ir, us, us)), b);
     tpt_val_t left = tpt_ir_unary(ir, TPT_IR_LOG, tpt_ir_div(ir, tpt_ir_mul(ir, v, inverse), scale));
@@ -189,7 +194,8 @@ void tpt_ops_poisson(tpt_lower_t *L) {
 /* ---- binomial ------------------------------------------------------------------------------------------------------ */
 
 /* Hoermann's BTRS; params: trials, probability (at most one half), log of p / (1 - p). */
-static void attempt_binomial(tpt_ir_t *ir, const tpt_val_t *params, tpt_val_t u, tpt_val_t v, tpt_val_t *out_value, tpt_val_t *out_ok) {
+static void attempt_binomial(tpt_ir_t *ir, const tpt_val_t *params, tpt_val_t u, tpt_val_t v, tpt_val_t *out_value,
+                             tpt_val_t *out_ok) {
     tpt_val_t n = params[0], p = params[1], half = constant(ir, 0.5), one = constant(ir, 1.0);
     tpt_val_t np = tpt_ir_mul(ir, n, p), spread = tpt_ir_unary(ir, TPT_IR_SQRT, tpt_ir_mul(ir, np, tpt_ir_sub(ir, one, p)));
     tpt_val_t b = tpt_ir_add(ir, tpt_ir_mul(ir, spread, constant(ir, 2.53)), constant(ir, 1.15));
@@ -204,7 +210,8 @@ static void attempt_binomial(tpt_ir_t *ir, const tpt_val_t *params, tpt_val_t u,
     tpt_val_t k = tpt_ir_unary(ir, TPT_IR_FLOOR, tpt_ir_add(ir, tpt_ir_add(ir, tpt_ir_mul(ir, slope, u), np), half));
     tpt_val_t inside = tpt_ir_and(ir, tpt_ir_compare(ir, TPT_IR_GE, k, constant(ir, 0.0)), tpt_ir_compare(ir, TPT_IR_LE, k, n));
     tpt_val_t safe = tpt_ir_select(ir, inside, k, mode);
-    tpt_val_t at_once = tpt_ir_and(ir, tpt_ir_compare(ir, TPT_IR_GE, us, constant(ir, 0.07)), tpt_ir_compare(ir, TPT_IR_LE, v, quick));
+    tpt_val_t at_once =
+        tpt_ir_and(ir, tpt_ir_compare(ir, TPT_IR_GE, us, constant(ir, 0.07)), tpt_ir_compare(ir, TPT_IR_LE, v, quick));
     tpt_val_t scale = tpt_ir_add(ir, tpt_ir_div(ir, a, tpt_ir_mul(ir, us, us)), b);
     tpt_val_t left = tpt_ir_unary(ir, TPT_IR_LOG, tpt_ir_div(ir, tpt_ir_mul(ir, v, alpha), scale));
     tpt_val_t right = tpt_ir_mul(ir, tpt_ir_sub(ir, safe, mode), params[2]);
@@ -231,7 +238,8 @@ void tpt_ops_binomial(tpt_lower_t *L) {
     params[2] = tpt_ir_unary(ir, TPT_IR_LOG, odds);
     tpt_val_t many = attempts(L, params, few, attempt_binomial);
     /* Terms C(n, k) p^k q^(n - k): each is the last times (n + 1 - k) / k * p / q. */
-    tpt_val_t trials = tpt_ir_select(ir, few, tpt_ir_max(ir, n, zero), zero), share = tpt_ir_div(ir, low, tpt_ir_sub(ir, one, low));
+    tpt_val_t trials = tpt_ir_select(ir, few, tpt_ir_max(ir, n, zero), zero),
+              share = tpt_ir_div(ir, low, tpt_ir_sub(ir, one, low));
     tpt_val_t first = tpt_ir_unary(ir, TPT_IR_EXP, tpt_ir_mul(ir, trials, tpt_ir_unary(ir, TPT_IR_LOG1P, tpt_ir_neg(ir, low))));
     tpt_val_t u = tpt_random_positive(ir, tpt_random_u64(L, &type));
     tpt_val_t counted = count_up(ir, u, first, tpt_ir_mul(ir, tpt_ir_add(ir, trials, one), share), share);

@@ -60,9 +60,7 @@ tpt_val_t tpt_reduce_expand(const tpt_reduce_t *r, tpt_val_t v) {
     return tpt_ir_broadcast_in_dim(r->ir, v, r->rank, r->sizes, map);
 }
 
-tpt_val_t tpt_reduce_count(const tpt_reduce_t *r, tpt_dtype_t dtype) {
-    return tpt_ir_const_i(r->ir, dtype, r->count);
-}
+tpt_val_t tpt_reduce_count(const tpt_reduce_t *r, tpt_dtype_t dtype) { return tpt_ir_const_i(r->ir, dtype, r->count); }
 
 tpt_val_t tpt_reduce_isnan(tpt_ir_t *ir, tpt_val_t x) {
     tpt_dtype_t d = tpt_ir_dtype(ir, x);
@@ -199,7 +197,8 @@ void tpt_ops_count_nonzero(tpt_lower_t *L) {
 void tpt_ops_truth(tpt_lower_t *L) {
     tpt_reduce_t r = tpt_reduce_begin(L, "self");
     r.x = tpt_ir_convert(L->ir, r.x, TPT_BOOL);
-    bool none = tpt_lower_has(L, "dim") && L->args[tpt_lower_find(L, "dim")].kind != TPT_ARG_INT && tpt_lower_count(L, "dim") == 0;
+    bool none =
+        tpt_lower_has(L, "dim") && L->args[tpt_lower_find(L, "dim")].kind != TPT_ARG_INT && tpt_lower_count(L, "dim") == 0;
     if (none) {
         tpt_lower_result(L, r.scalar ? tpt_ir_reshape(L->ir, r.x, 0, NULL) : r.x);
         return;
@@ -231,8 +230,10 @@ void tpt_reduce_extreme(tpt_ir_t *ir, tpt_val_t x, int dim, bool largest, tpt_va
 void tpt_ops_amax(tpt_lower_t *L) {
     tpt_reduce_t r = tpt_reduce_begin(L, "self");
     if (r.count == 0 && !tpt_lower_has(L, "dim")) {
-        (void)tpt_lower_fail(L, TPT_INVALID_ARGUMENT, "%s(): Expected reduction dim to be specified for input.numel() == 0. Specify the "
-                             "reduction dim with the 'dim' argument.", L->row->name);
+        (void)tpt_lower_fail(L, TPT_INVALID_ARGUMENT,
+                             "%s(): Expected reduction dim to be specified for input.numel() == 0. Specify the "
+                             "reduction dim with the 'dim' argument.",
+                             L->row->name);
         return;
     }
     tpt_lower_result(L, tpt_reduce_finish(&r, tpt_reduce_run(&r, (tpt_ir_reducer_t)L->row->data, r.x)));

@@ -3,9 +3,7 @@
 
 #include "ops/reduce.h"
 
-static tpt_val_t opmath(tpt_ir_t *ir, tpt_val_t x) {
-    return tpt_ir_convert(ir, x, tpt_dtype_opmath(tpt_ir_dtype(ir, x)));
-}
+static tpt_val_t opmath(tpt_ir_t *ir, tpt_val_t x) { return tpt_ir_convert(ir, x, tpt_dtype_opmath(tpt_ir_dtype(ir, x))); }
 
 /* x [..., P, M] and y [..., R, M] -> x - y as [..., P, R, M], to be reduced over the last dim. XLA fuses the difference into
  * the reduction: it is never stored. */
@@ -27,7 +25,8 @@ void tpt_ops_cdist(tpt_lower_t *L) {
 
 /* The derivative of the p-distance `dist` in each difference `off`, both of one shape. Where it is not defined it is 0. */
 static tpt_val_t slope(tpt_ir_t *ir, tpt_val_t off, tpt_val_t dist, double p) {
-    tpt_val_t zero = tpt_ir_like(ir, off, 0.0), size = tpt_ir_unary(ir, TPT_IR_ABS, off), sign = tpt_ir_unary(ir, TPT_IR_SIGN, off);
+    tpt_val_t zero = tpt_ir_like(ir, off, 0.0), size = tpt_ir_unary(ir, TPT_IR_ABS, off),
+              sign = tpt_ir_unary(ir, TPT_IR_SIGN, off);
     if (p == 0.0) return tpt_ir_mul(ir, off, zero);
     if (p == 1.0) return sign;
     if (isinf(p)) return tpt_ir_select(ir, tpt_ir_compare(ir, TPT_IR_EQ, size, dist), sign, zero);

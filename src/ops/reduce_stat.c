@@ -3,9 +3,7 @@
 
 #include "ops/reduce.h"
 
-static tpt_val_t opmath(tpt_ir_t *ir, tpt_val_t x) {
-    return tpt_ir_convert(ir, x, tpt_dtype_opmath(tpt_ir_dtype(ir, x)));
-}
+static tpt_val_t opmath(tpt_ir_t *ir, tpt_val_t x) { return tpt_ir_convert(ir, x, tpt_dtype_opmath(tpt_ir_dtype(ir, x))); }
 
 /* |x|^2 without the square root that a complex absolute value takes. */
 static tpt_val_t square(tpt_ir_t *ir, tpt_val_t x) {
@@ -28,7 +26,8 @@ void tpt_ops_var(tpt_lower_t *L) {
     tpt_val_t mean = tpt_ir_div(ir, tpt_reduce_run(&r, TPT_IR_RED_ADD, r.x), tpt_reduce_count(&r, acc));
     tpt_val_t off = tpt_ir_sub(ir, r.x, tpt_reduce_expand(&r, mean));
     tpt_val_t sum = tpt_reduce_run(&r, TPT_IR_RED_ADD, square(ir, off));
-    tpt_val_t correction = tpt_lower_has(L, "correction") ? tpt_lower_number(L, "correction", real) : tpt_ir_const_f(ir, real, 1.0);
+    tpt_val_t correction =
+        tpt_lower_has(L, "correction") ? tpt_lower_number(L, "correction", real) : tpt_ir_const_f(ir, real, 1.0);
     tpt_val_t freedom = tpt_ir_sub(ir, tpt_reduce_count(&r, real), correction);
     freedom = tpt_ir_max(ir, freedom, tpt_ir_const_f(ir, real, 0.0));
     tpt_val_t var = tpt_ir_div(ir, sum, freedom);

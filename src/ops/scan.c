@@ -40,7 +40,8 @@ static void scan_long(tpt_ir_t *ir, int k, tpt_val_t *xs, int64_t outer, int64_t
     tpt_val_t totals[TPT_SCAN_MAX], before[TPT_SCAN_MAX], sums[TPT_SCAN_MAX];
     for (int j = 0; j < k; j++) { /* what the padding holds comes after all that is kept */
         if (extra > 0)
-            xs[j] = tpt_ir_pad(ir, xs[j], tpt_ir_like(ir, xs[j], 0.0), (const int64_t[]){0, 0, 0}, (const int64_t[]){0, extra, 0}, NULL);
+            xs[j] = tpt_ir_pad(ir, xs[j], tpt_ir_like(ir, xs[j], 0.0), (const int64_t[]){0, 0, 0},
+                               (const int64_t[]){0, extra, 0}, NULL);
         xs[j] = tpt_ir_reshape(ir, xs[j], 3, (const int64_t[]){outer * rows, SCAN_ROW, inner});
     }
     scan_short(ir, k, xs, SCAN_ROW, op);
@@ -119,10 +120,11 @@ static void op_later_min(tpt_ir_t *ir, const tpt_val_t *a, const tpt_val_t *b, t
 
 static void op_logaddexp(tpt_ir_t *ir, const tpt_val_t *a, const tpt_val_t *b, tpt_val_t *out) {
     tpt_val_t high = tpt_ir_max(ir, a[0], b[0]), low = tpt_ir_min(ir, a[0], b[0]);
-    tpt_val_t sum = tpt_ir_add(ir, high, tpt_ir_unary(ir, TPT_IR_LOG1P, tpt_ir_unary(ir, TPT_IR_EXP, tpt_ir_sub(ir, low, high))));
+    tpt_val_t sum =
+        tpt_ir_add(ir, high, tpt_ir_unary(ir, TPT_IR_LOG1P, tpt_ir_unary(ir, TPT_IR_EXP, tpt_ir_sub(ir, low, high))));
     /* Two equal infinities give inf - inf. */
-    tpt_val_t both = tpt_ir_and(ir, tpt_ir_compare(ir, TPT_IR_EQ, low, high),
-                                tpt_ir_not(ir, tpt_ir_unary(ir, TPT_IR_IS_FINITE, low)));
+    tpt_val_t both =
+        tpt_ir_and(ir, tpt_ir_compare(ir, TPT_IR_EQ, low, high), tpt_ir_not(ir, tpt_ir_unary(ir, TPT_IR_IS_FINITE, low)));
     out[0] = tpt_ir_select(ir, both, high, sum);
 }
 

@@ -107,10 +107,14 @@ void tpt_sort_pairs(tpt_ir_t *ir, tpt_val_t x, int dim, bool descending, tpt_val
         return;
     }
     tpt_dtype_t d = tpt_ir_dtype(ir, x);
-    if (n >= INT32_MAX) *out_indices = sort_values(ir, x, dim, descending);
-    else if (tpt_dtype_size(d) <= 4) *out_indices = sort_words(ir, order_word(ir, x), dim, descending);
-    else if (tpt_dtype_is_int(d)) *out_indices = sort_long(ir, x, dim, descending);
-    else *out_indices = sort_values(ir, x, dim, descending);
+    if (n >= INT32_MAX)
+        *out_indices = sort_values(ir, x, dim, descending);
+    else if (tpt_dtype_size(d) <= 4)
+        *out_indices = sort_words(ir, order_word(ir, x), dim, descending);
+    else if (tpt_dtype_is_int(d))
+        *out_indices = sort_long(ir, x, dim, descending);
+    else
+        *out_indices = sort_values(ir, x, dim, descending);
     *out_values = tpt_sort_take_along(ir, x, *out_indices, dim); /* as they were: signed zeros, NaN payloads */
 }
 

@@ -138,15 +138,19 @@ void tpt_ops_median(tpt_lower_t *L) {
     }
     tpt_dtype_t d = tpt_ir_dtype(ir, x);
     if (tpt_ir_dim(ir, x, dim) == 0) {
-        if (whole) tpt_lower_result(L, tpt_dtype_is_float(d) ? tpt_ir_const_f(ir, d, NAN) : tpt_ir_lowest(ir, d));
-        else (void)tpt_lower_fail(L, TPT_OUT_OF_RANGE, "median(): Expected reduction dim %d to have non-zero size.", dim);
+        if (whole)
+            tpt_lower_result(L, tpt_dtype_is_float(d) ? tpt_ir_const_f(ir, d, NAN) : tpt_ir_lowest(ir, d));
+        else
+            (void)tpt_lower_fail(L, TPT_OUT_OF_RANGE, "median(): Expected reduction dim %d to have non-zero size.", dim);
         return;
     }
     tpt_val_t values, indices, at = median_place(ir, x, dim, skip_nan);
     tpt_sort_pairs(ir, x, dim, false, &values, &indices);
     values = pick(ir, values, dim, at);
-    if (whole) tpt_lower_result(L, values);
-    else pair_result(L, values, pick(ir, indices, dim, at), dim);
+    if (whole)
+        tpt_lower_result(L, values);
+    else
+        pair_result(L, values, pick(ir, indices, dim, at), dim);
 }
 
 void tpt_ops_kthvalue(tpt_lower_t *L) {

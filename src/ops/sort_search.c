@@ -28,9 +28,7 @@ tpt_val_t tpt_sort_search(tpt_ir_t *ir, tpt_val_t sorted, tpt_val_t values, bool
     return tpt_ir_convert(ir, low, TPT_I64);
 }
 
-static bool right_side(tpt_lower_t *L) {
-    return tpt_lower_bool(L, "right", false) || tpt_lower_text_is(L, "side", "right");
-}
+static bool right_side(tpt_lower_t *L) { return tpt_lower_bool(L, "right", false) || tpt_lower_text_is(L, "side", "right"); }
 
 /* x as [product of all dims but the last, last dim]. */
 static tpt_val_t as_rows(tpt_ir_t *ir, tpt_val_t x) {
@@ -53,8 +51,10 @@ void tpt_ops_searchsorted(tpt_lower_t *L) {
     sorted = as_rows(ir, tpt_ir_convert(ir, sorted, d));
     values = tpt_ir_convert(ir, values, d);
     if (tpt_ir_status(ir) != NULL) return;
-    if (one_row) values = tpt_ir_reshape(ir, values, 2, (const int64_t[]){1, tpt_type_numel(&shape)});
-    else values = as_rows(ir, values);
+    if (one_row)
+        values = tpt_ir_reshape(ir, values, 2, (const int64_t[]){1, tpt_type_numel(&shape)});
+    else
+        values = as_rows(ir, values);
     if (sorter != TPT_VAL_NONE) {
         int64_t n = tpt_ir_dim(ir, sorted, 1);
         sorter = as_rows(ir, tpt_lower_index(L, sorter, n));

@@ -62,14 +62,16 @@ static void sort_rows(tpt_ir_t *ir, unique_t *u) {
     tpt_ir_region_begin(ir);
     column = tpt_ir_region_arg(ir, types[0]);
     tpt_val_t order = tpt_ir_region_arg(ir, types[1]), moved;
-    tpt_val_t key = tpt_ir_dynamic_slice(ir, columns, (const tpt_val_t[]){column, tpt_ir_const_i(ir, d, 0)}, (const int64_t[]){1, u->n});
+    tpt_val_t key =
+        tpt_ir_dynamic_slice(ir, columns, (const tpt_val_t[]){column, tpt_ir_const_i(ir, d, 0)}, (const int64_t[]){1, u->n});
     key = tpt_sort_take(ir, tpt_ir_flatten(ir, key), order);
     tpt_sort_pairs(ir, key, 0, false, &key, &moved);
     tpt_val_t next[2] = {tpt_ir_sub(ir, column, tpt_ir_const_i(ir, d, 1)), tpt_sort_take(ir, order, moved)};
     tpt_region_t body = tpt_ir_region_end(ir, 2, next);
     tpt_ir_while(ir, 2, inits, cond, body, out);
     u->order = out[1];
-    tpt_ir_gather_t g = {.n_offset = 1, .n_collapsed = 1, .n_start = 1, .offset_dims = {1}, .index_vector_dim = 1, .slice_sizes = {1, u->m}};
+    tpt_ir_gather_t g = {
+        .n_offset = 1, .n_collapsed = 1, .n_start = 1, .offset_dims = {1}, .index_vector_dim = 1, .slice_sizes = {1, u->m}};
     u->rows = tpt_ir_gather(ir, u->rows, u->order, &g);
 }
 
@@ -96,7 +98,8 @@ void tpt_ops_unique(tpt_lower_t *L) {
     tpt_type_t type = *tpt_ir_type(ir, x);
     if (tpt_ir_status(ir) != NULL) return;
     if (by_row && tpt_lower_dim(L, "dim", type.rank, 0) != 0) {
-        (void)tpt_lower_fail(L, TPT_UNIMPLEMENTED, "unique along a dim other than 0 is not implemented; move the dim to the front");
+        (void)tpt_lower_fail(L, TPT_UNIMPLEMENTED,
+                             "unique along a dim other than 0 is not implemented; move the dim to the front");
         return;
     }
     int64_t total = tpt_type_numel(&type), n = by_row && type.rank > 0 ? type.dims[0] : total;
@@ -106,8 +109,11 @@ void tpt_ops_unique(tpt_lower_t *L) {
     int inverse_rank = by_row ? 1 : type.rank;
     const int64_t *inverse_dims = by_row ? &n : type.dims;
     if (total == 0) {
-        if (n != 0) (void)tpt_lower_fail(L, TPT_INVALID_ARGUMENT, "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied");
-        empty_results(L, tpt_ir_reshape(ir, x, row_rank, row_dims), inverse_rank, inverse ? inverse_dims : NULL, !(what & UNIQUE_NO_COUNTS));
+        if (n != 0)
+            (void)tpt_lower_fail(L, TPT_INVALID_ARGUMENT,
+                                 "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied");
+        empty_results(L, tpt_ir_reshape(ir, x, row_rank, row_dims), inverse_rank, inverse ? inverse_dims : NULL,
+                      !(what & UNIQUE_NO_COUNTS));
         return;
     }
     unique_t u = {.n = n, .m = total / n};
