@@ -17,4 +17,4 @@ if [ -z "$sanitize" ]; then
   TPT_TEST_PLUGINS=$("$python" tools/plugin_paths.py)
   export TPT_TEST_PLUGINS
 fi
-"$python" -m cmake --build "$build" --target test 2>/dev/null || (cd "$build" && "$(dirname "$python")/ctest" --output-on-failure)
+"$(dirname "$python")/ctest" --test-dir "$build" --output-on-failure -j2
