@@ -180,9 +180,27 @@ std::unordered_map<const tpt_plan_t*, std::shared_ptr<const Pattern>>& pattern_t
   return *table;
 }
 
+// Meta kernels let a complex value be written to a real tensor, and half of it would be lost without a word.
+bool loses_imaginary_part(const Binding& binding, Args args) {
+  bool complex = false, real = false;
+  for (size_t i = 0; i < args.size(); i++) {
+    if (args[i].isTensor() && args[i].toTensor().defined()) {
+      const bool is_complex = args[i].toTensor().is_complex();
+      complex = complex || is_complex;
+      real = real || (binding.slots[i].write && !is_complex);
+    } else if (args[i].isScalar()) {
+      complex = complex || args[i].toScalar().isComplex();
+    }
+  }
+  return complex && real;
+}
+
 }  // namespace
 
 bool run_meta(const Binding& binding, Args args, MetaResult* out) {
+  if (C10_UNLIKELY(loses_imaginary_part(binding, args))) {
+    if (const auto error = host_opinion(binding, args)) std::rethrow_exception(error);
+  }
   Twins twins;
   std::vector<c10::IValue> stack;
   stack.reserve(args.size());

@@ -156,6 +156,28 @@ def test_dtypes_an_op_does_not_take_are_not_implemented(call):
             call(device)
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda d: torch.ones(3, device=d).add_(1j),
+        lambda d: torch.ones(3, device=d).mul_(torch.ones(3, dtype=torch.complex64, device=d)),
+        lambda d: torch.sub(torch.ones(3, device=d), 1j, out=torch.ones(3, device=d)),
+    ],
+)
+def test_complex_values_are_not_written_to_real_tensors(call):
+    texts = []
+    for device in ("cpu", "tpu"):
+        with pytest.raises(RuntimeError, match="can't be cast") as error:
+            call(device)
+        texts.append(str(error.value))
+    assert texts[0] == texts[1]
+
+
+def test_a_complex_copy_to_a_real_tensor_keeps_the_real_part():
+    x = torch.ones(3, device="tpu").copy_(torch.full((3,), 2 + 1j, device="tpu"))
+    assert x.tolist() == [2, 2, 2]
+
+
 def test_a_cpu_tensor_is_not_indexed_from_the_device():
     with pytest.raises(RuntimeError, match="indices should be either on cpu or on the same device as the indexed tensor"):
         torch.ones(10)[torch.tensor([1], device="tpu")]
