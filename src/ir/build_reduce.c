@@ -26,6 +26,10 @@ static tpt_region_t binary_region(tpt_ir_t *ir, tpt_ir_binary_op_t op, tpt_dtype
     tpt_val_t a = tpt_ir_region_arg(ir, tpt_type_make(dtype, 0, NULL));
     tpt_val_t b = tpt_ir_region_arg(ir, tpt_type_make(dtype, 0, NULL));
     tpt_val_t c = tpt_ir_binary(ir, op, a, b);
+    if (ir->guarded_minmax && (op == TPT_IR_MAX || op == TPT_IR_MIN) && tpt_dtype_is_float(dtype)) {
+        c = tpt_ir_select(ir, tpt_ir_compare(ir, TPT_IR_NE, b, b), b, c);
+        c = tpt_ir_select(ir, tpt_ir_compare(ir, TPT_IR_NE, a, a), a, c);
+    }
     return tpt_ir_region_end(ir, 1, &c);
 }
 

@@ -52,6 +52,7 @@ tpt_arena_t *tpt_ir_arena(tpt_ir_t *ir) { return &ir->arena; }
 void tpt_ir_set_precision(tpt_ir_t *ir, tpt_precision_t precision) { ir->precision = precision; }
 
 tpt_precision_t tpt_ir_precision(const tpt_ir_t *ir) { return ir->precision; }
+void tpt_ir_set_guarded_minmax(tpt_ir_t *ir, bool guarded) { ir->guarded_minmax = guarded; }
 
 /* ---- the sticky error ----------------------------------------------------------------------------------------------- */
 

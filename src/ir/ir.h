@@ -220,6 +220,8 @@ tpt_ir_conv_t tpt_ir_conv_nchw(int spatial); /* NC[DHW], OI[DHW]; ones and zeros
 tpt_val_t tpt_ir_convolution(tpt_ir_t *ir, tpt_val_t x, tpt_val_t kernel, const tpt_ir_conv_t *c);
 void tpt_ir_set_precision(tpt_ir_t *ir, tpt_precision_t precision); /* for the float32 dots and convolutions that follow */
 tpt_precision_t tpt_ir_precision(const tpt_ir_t *ir);
+/* MAX and MIN reductions that follow test for NaN themselves: for plugins whose own lose it. */
+void tpt_ir_set_guarded_minmax(tpt_ir_t *ir, bool guarded);
 tpt_val_t tpt_ir_cholesky(tpt_ir_t *ir, tpt_val_t x, bool lower);
 /* transpose: 0 none, 1 T, 2 H */
 tpt_val_t tpt_ir_triangular_solve(tpt_ir_t *ir, tpt_val_t a, tpt_val_t b, bool left, bool lower, bool unit_diagonal,

@@ -210,6 +210,13 @@ void tpt_client_api_version(const tpt_client_t *client, int *out_major, int *out
     *out_minor = client->api.pjrt_api_version.minor_version;
 }
 
+/* Measured: XLA's CPU plugin of API 0.81 keeps NaN with exact_minmax, that of 0.115 does not in reductions. */
+bool tpt_client_reduce_keeps_nan(const tpt_client_t *client) {
+    int major, minor;
+    tpt_client_api_version(client, &major, &minor);
+    return !client->is_cpu || minor <= 81;
+}
+
 bool tpt_client_host_memory(const tpt_client_t *client) { return client->host_memory; }
 
 tpt_status_t *tpt_client_memory(tpt_client_t *client, int device, tpt_memory_stats_t *out_stats) {

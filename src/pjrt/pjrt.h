@@ -30,6 +30,8 @@ bool tpt_client_host_memory(const tpt_client_t *client); /* buffers are plain ho
 /* One program runs on every device (tried once, at the first compile); else programs are compiled for one device. Single-device
  * clients always say false. */
 bool tpt_client_portable(tpt_client_t *client);
+/* false: max and min reductions of this plugin lose NaN whatever the compile options say, so programs must test for it. */
+bool tpt_client_reduce_keeps_nan(const tpt_client_t *client);
 /* TPT_UNIMPLEMENTED when the plugin keeps no statistics (then the caller counts by itself). */
 TPT_MUST_USE tpt_status_t *tpt_client_memory(tpt_client_t *client, int device, tpt_memory_stats_t *out_stats);
 

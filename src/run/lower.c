@@ -263,7 +263,10 @@ static tpt_status_t *start(lowering_t *w, const tpt_graph_t *graph) {
     w->values = tpt_calloc(graph->nvalues + 1, sizeof *w->values);
     if (!w->prog->bad_sizes || !w->values) return no_room();
     for (size_t i = 0; i < graph->nvalues; i++) w->values[i] = TPT_VAL_NONE;
-    return tpt_ir_new(&w->ir);
+    TPT_TRY(tpt_ir_new(&w->ir));
+    const tpt_client_t *client = tpt_runtime_client();
+    tpt_ir_set_guarded_minmax(w->ir, client && !tpt_client_reduce_keeps_nan(client));
+    return NULL;
 }
 
 static void finish(lowering_t *w) {
