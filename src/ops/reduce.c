@@ -222,6 +222,12 @@ tpt_val_t tpt_reduce_index(tpt_ir_t *ir, tpt_val_t x, tpt_val_t extreme, int dim
 }
 
 void tpt_reduce_extreme(tpt_ir_t *ir, tpt_val_t x, int dim, bool largest, tpt_val_t *out_value, tpt_val_t *out_index) {
+    *out_value = *out_index = TPT_VAL_NONE;
+    if (tpt_ir_rank(ir, x) > 0 && tpt_ir_dim(ir, x, dim) == 0) {
+        (void)tpt_ir_fail(ir, tpt_status_make(TPT_OUT_OF_RANGE, "%s(): Expected reduction dim %d to have non-zero size.",
+                                              largest ? "max" : "min", dim));
+        return;
+    }
     *out_value = tpt_ir_reduce(ir, largest ? TPT_IR_RED_MAX : TPT_IR_RED_MIN, x, 1, (const int64_t[]){dim});
     *out_index = tpt_reduce_index(ir, x, *out_value, dim);
 }

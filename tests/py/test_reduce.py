@@ -311,3 +311,14 @@ def test_gradients(fn):
         (out * weight).sum().backward()
         grads.append(leaf.grad.cpu())
     torch.testing.assert_close(grads[1], grads[0], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("fn", [torch.max, torch.min], ids=["max", "min"])
+def test_extreme_of_an_empty_dimension(fn):
+    x = torch.empty(3, 0, 2)
+    with pytest.raises(IndexError) as want:
+        fn(x, 1)
+    with pytest.raises(IndexError) as got:
+        fn(x.to("tpu"), 1)
+    assert str(want.value).split(".")[0] in str(got.value)
+    assert fn(x.to("tpu"), 2).values.shape == (3, 0)
