@@ -12,13 +12,6 @@
 
 namespace tpt_glue {
 
-namespace {
-
-[[noreturn]] void raise_devices(c10::Device first, c10::Device second) {
-  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", first, " and ", second,
-              "!");
-}
-
 tpt_number_t number_of_scalar(const c10::Scalar& scalar) {
   tpt_number_t number{};
   number.wrapped = true;
@@ -41,22 +34,6 @@ tpt_number_t number_of_scalar(const c10::Scalar& scalar) {
   return number;
 }
 
-tpt_number_t number_of(const c10::IValue& value) {
-  tpt_number_t number{};
-  number.wrapped = true;
-  if (value.isDouble()) {
-    number.dtype = TPT_F64;
-    number.v.f[0] = value.toDouble();
-    return number;
-  }
-  if (value.isInt()) {
-    number.dtype = TPT_I64;
-    number.v.i = value.toInt();
-    return number;
-  }
-  return number_of_scalar(value.toScalar());
-}
-
 // A 0-d cpu tensor mixes with device tensors like a number, and keeps its dtype unless it stands for a Python number.
 tpt_number_t number_of_tensor(const at::Tensor& tensor) {
   tpt_number_t number{};
@@ -73,6 +50,39 @@ tpt_number_t number_of_tensor(const at::Tensor& tensor) {
   }
   number.wrapped = wrapped;
   return number;
+}
+
+void put_default_dtype(tpt_arg_t* last) {
+  const c10::ScalarType usual = c10::get_default_dtype_as_scalartype();
+  last->count = 0;
+  last->kind = TPT_ARG_NONE;
+  if (C10_UNLIKELY(usual != c10::ScalarType::Float)) {
+    last->kind = TPT_ARG_DTYPE;
+    last->u.i = to_tpt(usual);
+  }
+}
+
+namespace {
+
+[[noreturn]] void raise_devices(c10::Device first, c10::Device second) {
+  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", first, " and ", second,
+              "!");
+}
+
+tpt_number_t number_of(const c10::IValue& value) {
+  tpt_number_t number{};
+  number.wrapped = true;
+  if (value.isDouble()) {
+    number.dtype = TPT_F64;
+    number.v.f[0] = value.toDouble();
+    return number;
+  }
+  if (value.isInt()) {
+    number.dtype = TPT_I64;
+    number.v.i = value.toInt();
+    return number;
+  }
+  return number_of_scalar(value.toScalar());
 }
 
 int64_t int_of(const c10::IValue& value) {
@@ -250,15 +260,7 @@ void convert(const Binding& binding, Args args, Converted* out) {
     }
     out->device = check_device(c10::Device(kTpu, static_cast<c10::DeviceIndex>(out->device)));
   }
-  // The default dtype decides results (int / int, arange); it joins the plan's key when it is not the usual one.
-  tpt_arg_t* last = &out->args[binding.nargs - 1];
-  const c10::ScalarType usual = c10::get_default_dtype_as_scalartype();
-  last->count = 0;
-  last->kind = TPT_ARG_NONE;
-  if (C10_UNLIKELY(usual != c10::ScalarType::Float)) {
-    last->kind = TPT_ARG_DTYPE;
-    last->u.i = to_tpt(usual);
-  }
+  put_default_dtype(&out->args[binding.nargs - 1]);
 }
 
 void convert_rng(const Binding& binding, Args args, Converted* out) {

@@ -5,6 +5,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
 #include <c10/util/ArrayRef.h>
+#include <torch/library.h>
 
 #include <cstddef>
 #include <memory>
@@ -111,6 +112,10 @@ using Args = c10::ArrayRef<c10::IValue>;
 void convert(const Binding& binding, Args args, Converted* out);
 // Draws the random state of the call and writes its argument. Done once a call, even if it is converted twice.
 void convert_rng(const Binding& binding, Args args, Converted* out);
+tpt_number_t number_of_scalar(const c10::Scalar& scalar);
+tpt_number_t number_of_tensor(const at::Tensor& tensor);  // 0-d, on cpu
+// The last argument of every bound op: the default dtype when it is not the usual one, since it decides results.
+void put_default_dtype(tpt_arg_t* last);
 // Raises as cpu does for writes to expanded tensors and to tensors that partly overlap an input.
 void check_overlap(const Binding& binding, Args args);
 
@@ -148,6 +153,15 @@ std::shared_ptr<const Pattern> pattern_get(const tpt_plan_t* plan);
 // ---- index.cpp
 // Turns masks into indices and brings cpu indices to the device. True: the call is finished, its result is on the stack.
 bool before_call(const Binding& binding, std::vector<c10::IValue>* stack);
+
+// ---- dispatch.cpp
+// Runs one call: takes its arguments off the stack, leaves its results there.
+void call_row(const Binding& binding, std::vector<c10::IValue>* stack);
+bool wants_line(const Binding& binding);  // does the call note the Python line?
+
+// ---- direct.cpp
+// A typed kernel that saves the stack, for the commonest signatures.
+std::optional<torch::CppFunction> direct_kernel(const Binding& binding);
 
 // ---- where.cpp
 const char* python_where();  // "file:line" in a buffer of this thread, or nullptr

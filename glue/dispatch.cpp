@@ -237,36 +237,6 @@ void bump_versions(const Binding& binding, Args args) {
   }
 }
 
-void call_row(const Binding& binding, std::vector<c10::IValue>* stack) {
-  if (C10_UNLIKELY(binding.before != Before::Nothing) && before_call(binding, stack)) return;
-  const Args args(stack->data() + (stack->size() - binding.slots.size()), binding.slots.size());
-  if (C10_UNLIKELY(mixes_devices(binding, args))) return call_composite(binding, stack);
-  Converted converted;
-  convert(binding, args, &converted);
-  if (C10_UNLIKELY((binding.device_slot >= 0 || binding.layout_slot >= 0) && leaves_device(binding, args, converted))) {
-    return call_composite(binding, stack);
-  }
-  if (binding.rng_arg >= 0) convert_rng(binding, args, &converted);
-  if (binding.has_write && !binding.foreach) check_overlap(binding, args);
-  tpt_call_t call;
-  check(tpt_call_begin(&call, binding.op, converted.args, binding.nargs, converted.device));
-  CallEnd end{&call};
-  const bool wants_line = (binding.flags & TPT_ROW_INDEX) != 0 || tpt_mode_get() == TPT_MODE_DEBUG;
-  call.where = C10_UNLIKELY(wants_line) ? python_where() : nullptr;
-  if (C10_UNLIKELY(call.plan == nullptr) && plan_call(binding, args, &converted, &call, &end) == Miss::Functional) {
-    end.close();
-    return call_functional(binding, stack);
-  }
-  Outputs outputs(call.nouts);
-  tpt_status_t* status = tpt_call_run(&call, outputs.all);
-  if (C10_UNLIKELY(status != nullptr)) {
-    outputs.forget();  // a failed call hands nothing over
-    raise(status);
-  }
-  if (C10_UNLIKELY(binding.foreach && binding.has_write)) bump_versions(binding, args);
-  push_results(binding, call, &outputs, stack);
-}
-
 class TableKernel final : public c10::OperatorKernel {
  public:
   explicit TableKernel(const Binding* binding) : binding_(binding) {}
@@ -294,14 +264,49 @@ std::vector<std::string> row_report() {
 
 }  // namespace
 
+bool wants_line(const Binding& binding) {
+  return (binding.flags & TPT_ROW_INDEX) != 0 || tpt_mode_get() == TPT_MODE_DEBUG;
+}
+
+void call_row(const Binding& binding, std::vector<c10::IValue>* stack) {
+  if (C10_UNLIKELY(binding.before != Before::Nothing) && before_call(binding, stack)) return;
+  const Args args(stack->data() + (stack->size() - binding.slots.size()), binding.slots.size());
+  if (C10_UNLIKELY(mixes_devices(binding, args))) return call_composite(binding, stack);
+  Converted converted;
+  convert(binding, args, &converted);
+  if (C10_UNLIKELY((binding.device_slot >= 0 || binding.layout_slot >= 0) && leaves_device(binding, args, converted))) {
+    return call_composite(binding, stack);
+  }
+  if (binding.rng_arg >= 0) convert_rng(binding, args, &converted);
+  if (binding.has_write && !binding.foreach) check_overlap(binding, args);
+  tpt_call_t call;
+  check(tpt_call_begin(&call, binding.op, converted.args, binding.nargs, converted.device));
+  CallEnd end{&call};
+  call.where = C10_UNLIKELY(wants_line(binding)) ? python_where() : nullptr;
+  if (C10_UNLIKELY(call.plan == nullptr) && plan_call(binding, args, &converted, &call, &end) == Miss::Functional) {
+    end.close();
+    return call_functional(binding, stack);
+  }
+  Outputs outputs(call.nouts);
+  tpt_status_t* status = tpt_call_run(&call, outputs.all);
+  if (C10_UNLIKELY(status != nullptr)) {
+    outputs.forget();  // a failed call hands nothing over
+    raise(status);
+  }
+  if (C10_UNLIKELY(binding.foreach && binding.has_write)) bump_versions(binding, args);
+  push_results(binding, call, &outputs, stack);
+}
+
 void register_rows() {
   static const bool once = [] {
     bind_rows();
     for (const Binding* binding : bindings()) {
       const size_t colon = binding->name.find("::");
+      auto direct = direct_kernel(*binding);
       library_of(binding->name.substr(0, colon))
           .impl(binding->name.substr(colon + 2).c_str(),
-                torch::CppFunction::makeFromBoxedFunctor(std::make_unique<TableKernel>(binding)));
+                direct.has_value() ? std::move(*direct)
+                                   : torch::CppFunction::makeFromBoxedFunctor(std::make_unique<TableKernel>(binding)));
     }
     return true;
   }();

@@ -250,7 +250,7 @@ TPT_API TPT_MUST_USE tpt_status_t *tpt_op_bind(const tpt_row_t *row, const char 
  * After a run, call.nouts fresh outputs are described by tpt_call_spec(&call, k); out_storages[k] is the caller's to release.
  * Written params were updated in their storages. */
 typedef struct tpt_plan tpt_plan_t;
-#define TPT_CALL_INLINE_KEY 64
+#define TPT_CALL_INLINE_KEY 256 /* several tensors of the largest rank: the usual call takes nothing from the heap */
 typedef struct tpt_call {
     const tpt_op_t *op;
     const tpt_arg_t *args;
