@@ -164,6 +164,7 @@ bool wants_line(const Binding& binding);  // does the call note the Python line?
 std::optional<torch::CppFunction> direct_kernel(const Binding& binding);
 
 // ---- where.cpp
+void warn(const std::string& text);  // a Python warning, wherever it is called from
 const char* python_where();  // "file:line" in a buffer of this thread, or nullptr
 
 }  // namespace tpt_glue

@@ -128,8 +128,15 @@ void call_functional(const Binding& binding, std::vector<c10::IValue>* stack) {
 
 enum class Miss { Planned, Functional };
 
+// What the core wants the user to know: once each, and only when an op is new anyway.
+void pass_notices() {
+  char text[512];
+  while (tpt_notice_take(text, sizeof text)) warn(std::string("tpu: ") + text);
+}
+
 // No plan yet: find the result types. `call` may be begun anew, when out= tensors had to be resized.
 C10_NOINLINE Miss plan_call(const Binding& binding, Args args, Converted* converted, tpt_call_t* call, CallEnd* end) {
+  pass_notices();
   if (binding.flags & TPT_ROW_NOMETA) {
     if (binding.has_out && binding.functional.has_value()) return Miss::Functional;
     check(tpt_call_plan(call, nullptr, 0));

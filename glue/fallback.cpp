@@ -228,19 +228,6 @@ bool cpu_fallback_asked() {
   return true;
 }
 
-// TORCH_WARN becomes a Python warning only below PyTorch's own bindings; ops called through torch.ops are not.
-void warn(const std::string& text) {
-  if (!Py_IsInitialized()) {
-    TORCH_WARN(text);
-    return;
-  }
-  pybind11::gil_scoped_acquire gil;
-  if (PyErr_WarnEx(PyExc_UserWarning, text.c_str(), 1) == 0) return;
-  python_error raised;  // the user made warnings errors
-  raised.persist();
-  throw raised;
-}
-
 void run_on_host(const c10::OperatorHandle& op, Stack* stack) {
   static std::mutex mutex;
   static auto* warned = new std::unordered_set<c10::OperatorName>();
@@ -272,5 +259,18 @@ void fallback(const c10::OperatorHandle& op, Stack* stack) {
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>()); }
 
 }  // namespace
+
+// TORCH_WARN becomes a Python warning only below PyTorch's own bindings; ops called through torch.ops are not.
+void warn(const std::string& text) {
+  if (!Py_IsInitialized()) {
+    TORCH_WARN(text);
+    return;
+  }
+  pybind11::gil_scoped_acquire gil;
+  if (PyErr_WarnEx(PyExc_UserWarning, text.c_str(), 1) == 0) return;
+  python_error raised;  // the user made warnings errors
+  raised.persist();
+  throw raised;
+}
 
 }  // namespace tpt_glue

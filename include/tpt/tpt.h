@@ -294,7 +294,8 @@ TPT_API void tpt_index_checks_set(bool on);
 #define TPT_COUNTERS(X)                                                                                                    \
     X(compiles) X(executes) X(plan_hits) X(plan_misses) X(program_hits) X(program_misses) X(cache_hits_memory)             \
     X(cache_hits_disk) X(cache_hits_remote) X(h2d_bytes) X(d2h_bytes) X(h2d_copies) X(d2h_copies) X(host_waits)            \
-    X(fallbacks) X(decompositions) X(donations) X(view_gathers) X(number_uploads) X(compile_ns)
+    X(fallbacks) X(decompositions) X(donations) X(view_gathers) X(number_uploads) X(compile_ns)         \
+    X(cache_writes) X(cache_waits) X(cache_bad_entries) X(cache_evictions) X(cache_load_ns)
 typedef enum tpt_counter {
 #define TPT_COUNTER_ENUM(name) TPT_COUNTER_##name,
     TPT_COUNTERS(TPT_COUNTER_ENUM)
@@ -305,6 +306,22 @@ TPT_API const char *tpt_counter_name(tpt_counter_t counter);
 TPT_API int64_t tpt_counter_get(tpt_counter_t counter);
 TPT_API void tpt_counter_add(tpt_counter_t counter, int64_t n);
 TPT_API void tpt_counters_reset(void);
+
+/* A text that the user should be warned of, once each; false when there is none (one load). */
+TPT_API bool tpt_notice_take(char *out, size_t room);
+
+/* ---- compile cache -------------------------------------------------------------------------------------------------- */
+
+TPT_API const char *tpt_cache_dir(void); /* as the environment says now; "" when there is none; borrowed until the thread's next call */
+/* Waits until all that was compiled has been written. */
+TPT_API void tpt_cache_flush(void);
+/* Is this a whole and undamaged entry? TPT_DATA_LOSS says what is wrong. */
+TPT_API TPT_MUST_USE tpt_status_t *tpt_cache_check(const void *data, size_t bytes);
+typedef struct tpt_cache_pruned {
+    int64_t removed, removed_bytes, kept, kept_bytes;
+} tpt_cache_pruned_t;
+/* Removes the longest unused entries of a cache directory until the rest fits. */
+TPT_API TPT_MUST_USE tpt_status_t *tpt_cache_prune(const char *dir, int64_t most_bytes, tpt_cache_pruned_t *out);
 
 /* The StableHLO text of one call as one program, without running it; `out_text` is freed with tpt_text_free. */
 TPT_API TPT_MUST_USE tpt_status_t *tpt_call_text(tpt_call_t *call, char **out_text);

@@ -17,6 +17,12 @@
     X(PLUGIN_LOG, "TORCH_TPU_PLUGIN_LOG", "0", "1: show the plugin's own log lines")                                       \
     X(DUMP, "TORCH_TPU_DUMP", "", "folder that gets the StableHLO text of every compiled program")                         \
     X(DONATE, "TORCH_TPU_DONATE", "1", "0: never donate buffers to in-place updates")                                      \
+    X(CACHE, "TORCH_TPU_CACHE", "1", "0: compiled programs are kept in memory only")                                         \
+    X(CACHE_DIR, "TORCH_TPU_CACHE_DIR", "", "directory of the compile cache; default: torch_tpu in the user's cache directory") \
+    X(CACHE_BYTES, "TORCH_TPU_CACHE_MAX_BYTES", "8589934592", "size of that directory; what was not used for longest goes")  \
+    X(CACHE_WAIT, "TORCH_TPU_CACHE_WAIT", "120", "seconds to wait for a program that another process compiles")              \
+    X(TIER2, "TORCH_TPU_TIER2_COMPILATION_CACHE", "", "TorchTPU's name for the directory: a path, or a folder in the user's cache") \
+    X(TIER3, "TORCH_TPU_TIER3_COMPILATION_CACHE_ROOT", "", "URL of a remote compile cache, of any kind that fsspec knows")   \
     X(DEFER_AND_FUSE, "TORCH_TPU_DEFER_AND_FUSE", "0", "1: fused eager mode")                                              \
     X(BLOCKING, "TORCH_TPU_LAUNCH_BLOCKING", "0", "1: wait after every op (debug mode)")
 

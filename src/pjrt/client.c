@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "base/str.h"
 #include "pjrt/pjrt_internal.h"
 
 static tpt_status_t *client_text(const char *text, size_t size, char **out_text) {
@@ -215,6 +216,32 @@ bool tpt_client_reduce_keeps_nan(const tpt_client_t *client) {
     int major, minor;
     tpt_client_api_version(client, &major, &minor);
     return !client->is_cpu || minor <= 81;
+}
+
+const char *tpt_client_path(const tpt_client_t *client) { return client->path; }
+
+bool tpt_client_host_code(const tpt_client_t *client) { return client->is_cpu; }
+
+tpt_status_t *tpt_client_topology(const tpt_client_t *client, char **out_text) {
+    const PJRT_Api *api = &client->api;
+    tpt_str_t text;
+    tpt_str_init(&text, 1 << 20);
+    PJRT_Client_Devices_Args all = TPT_ARGS(PJRT_Client_Devices_Args, .client = client->handle);
+    tpt_status_t *status = api->PJRT_Client_Devices == NULL ? NULL : tpt_pjrt_error(api, api->PJRT_Client_Devices(&all));
+    for (size_t i = 0; status == NULL && i < all.num_devices; i++) {
+        if (api->PJRT_Device_GetDescription == NULL || api->PJRT_DeviceDescription_DebugString == NULL) break;
+        PJRT_Device_GetDescription_Args get = TPT_ARGS(PJRT_Device_GetDescription_Args, .device = all.devices[i]);
+        status = tpt_pjrt_error(api, api->PJRT_Device_GetDescription(&get));
+        if (status != NULL) break;
+        PJRT_DeviceDescription_DebugString_Args words = TPT_ARGS(PJRT_DeviceDescription_DebugString_Args, .device_description = get.device_description);
+        status = tpt_pjrt_error(api, api->PJRT_DeviceDescription_DebugString(&words));
+        if (status == NULL) tpt_str_addn(&text, words.debug_string, words.debug_string_size);
+        tpt_str_add(&text, ";");
+    }
+    for (int i = 0; i < client->ndevices; i++) tpt_str_addf(&text, " %d=%s", client->devices[i].id, client->devices[i].kind);
+    if (status == NULL) *out_text = tpt_str_take(&text);
+    tpt_str_free(&text);
+    return status == NULL && *out_text == NULL ? tpt_status_oom(1) : status;
 }
 
 bool tpt_client_host_memory(const tpt_client_t *client) { return client->host_memory; }

@@ -26,6 +26,10 @@ const char *tpt_client_device_kind(const tpt_client_t *client, int device);
 const char *tpt_client_platform(const tpt_client_t *client);
 const char *tpt_client_platform_version(const tpt_client_t *client);
 void tpt_client_api_version(const tpt_client_t *client, int *out_major, int *out_minor);
+const char *tpt_client_path(const tpt_client_t *client);
+/* Every device of the client's machine in the plugin's words (kind, place in the topology); the caller's to free with tpt_free. */
+TPT_MUST_USE tpt_status_t *tpt_client_topology(const tpt_client_t *client, char **out_text);
+bool tpt_client_host_code(const tpt_client_t *client); /* programs run on this machine's own processor */
 bool tpt_client_host_memory(const tpt_client_t *client); /* buffers are plain host memory (CPU plugins): pointers can be read */
 /* One program runs on every device (tried once, at the first compile); else programs are compiled for one device. Single-device
  * clients always say false. */
@@ -65,6 +69,9 @@ typedef struct tpt_compile_options {
 /* `text`: StableHLO (MLIR text). */
 TPT_MUST_USE tpt_status_t *tpt_program_compile(tpt_client_t *client, const char *text, size_t bytes,
                                                const tpt_compile_options_t *options, tpt_program_t **out_program);
+/* The compiler's options as bytes, for keys of caches: what we ask for, whatever of it the plugin turns out not to know. */
+#define TPT_OPTIONS_MAX 1024
+size_t tpt_program_options(tpt_client_t *client, const tpt_compile_options_t *options, unsigned char out[TPT_OPTIONS_MAX]);
 /* Serialized form for caches; `out_data` is freed with tpt_free (base/alloc.h). */
 TPT_MUST_USE tpt_status_t *tpt_program_serialize(tpt_program_t *program, void **out_data, size_t *out_bytes);
 TPT_MUST_USE tpt_status_t *tpt_program_load(tpt_client_t *client, const void *data, size_t bytes,

@@ -82,7 +82,7 @@ PJRT_Buffer_Type tpt_pjrt_type(tpt_dtype_t dtype); /* PJRT_Buffer_Type_INVALID w
 size_t tpt_pjrt_type_size(PJRT_Buffer_Type type);  /* bytes of the host form; 0 for tokens and packed types */
 
 /* ---- options.c */
-#define TPT_PJRT_OPTIONS_MAX 1024
+#define TPT_PJRT_OPTIONS_MAX TPT_OPTIONS_MAX
 #define TPT_PJRT_FLAG_COUNT 5
 typedef struct tpt_pjrt_options {
     bool portable, fast_minmax_off, excess_precision, tiny;

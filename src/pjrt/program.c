@@ -9,16 +9,28 @@
 #define MAX_OUTPUTS 65536
 
 static size_t program_options(const tpt_client_t *client, const tpt_compile_options_t *options, bool portable,
-                              unsigned char out[TPT_PJRT_OPTIONS_MAX]) {
+                              unsigned refused, unsigned char out[TPT_PJRT_OPTIONS_MAX]) {
     tpt_pjrt_options_t all = {
         .portable = portable,
         .device_id = client->devices[options->device].id,
-        .refused = atomic_load_explicit(&client->refused, memory_order_relaxed),
+        .refused = refused,
         .excess_precision = options->excess_precision,
         .fast_minmax_off = options->exact_minmax && client->is_cpu,
         .tiny = options->tiny && client->is_cpu,
     };
     return tpt_pjrt_options_write(&all, out);
+}
+
+static unsigned flags_refused(const tpt_client_t *client) { return atomic_load_explicit(&client->refused, memory_order_relaxed); }
+
+/* A plugin that does not know one of our flags names it in its error: the flag is left out from then on. True: try again. */
+static bool flags_learn(tpt_client_t *client, tpt_status_t *status) {
+    unsigned named = tpt_pjrt_flags_named(tpt_status_message(status));
+    unsigned before = atomic_fetch_or_explicit(&client->refused, named, memory_order_relaxed);
+    if ((named & ~before) == 0) return false;
+    tpt_log(TPT_LOG_INFO, "the plugin does not know a compiler flag, going on without it: %s", tpt_status_message(status));
+    tpt_status_free(status);
+    return true;
 }
 
 static tpt_status_t *program_compile_once(tpt_client_t *client, const char *text, size_t bytes,
@@ -30,7 +42,7 @@ static tpt_status_t *program_compile_once(tpt_client_t *client, const char *text
                                     .format_size = sizeof format - 1);
     PJRT_Client_Compile_Args args = TPT_ARGS(PJRT_Client_Compile_Args, .client = client->handle, .program = &program,
                                              .compile_options = (const char *)packed,
-                                             .compile_options_size = program_options(client, options, portable, packed));
+                                             .compile_options_size = program_options(client, options, portable, flags_refused(client), packed));
     TPT_TRY(tpt_pjrt_error(&client->api, client->api.PJRT_Client_Compile(&args)));
     *out_loaded = args.executable;
     return NULL;
@@ -38,14 +50,9 @@ static tpt_status_t *program_compile_once(tpt_client_t *client, const char *text
 
 static tpt_status_t *program_compile(tpt_client_t *client, const char *text, size_t bytes, const tpt_compile_options_t *options,
                                      bool portable, PJRT_LoadedExecutable **out_loaded) {
-    for (;;) { /* a plugin that does not know one of our flags names it: it is left out from then on */
+    for (;;) {
         tpt_status_t *status = program_compile_once(client, text, bytes, options, portable, out_loaded);
-        if (status == NULL) return NULL;
-        unsigned named = tpt_pjrt_flags_named(tpt_status_message(status));
-        unsigned before = atomic_fetch_or_explicit(&client->refused, named, memory_order_relaxed);
-        if ((named & ~before) == 0) return status;
-        tpt_log(TPT_LOG_INFO, "the plugin does not know a compiler flag, going on without it: %s", tpt_status_message(status));
-        tpt_status_free(status);
+        if (status == NULL || !flags_learn(client, status)) return status;
     }
 }
 
@@ -215,13 +222,21 @@ tpt_status_t *tpt_program_load(tpt_client_t *client, const void *data, size_t by
         return tpt_status_make(TPT_UNIMPLEMENTED, "the plugin cannot load serialized programs");
     }
     bool portable = tpt_client_portable(client);
-    unsigned char packed[TPT_PJRT_OPTIONS_MAX];
-    PJRT_Executable_DeserializeAndLoad_Args args =
-        TPT_ARGS(PJRT_Executable_DeserializeAndLoad_Args, .client = client->handle, .serialized_executable = data,
-                 .serialized_executable_size = bytes, .overridden_serialized_compile_options = (const char *)packed,
-                 .overridden_serialized_compile_options_size = program_options(client, options, portable, packed));
-    TPT_TRY(tpt_pjrt_error(api, api->PJRT_Executable_DeserializeAndLoad(&args)));
-    return program_wrap(client, args.loaded_executable, options->device, portable, out_program);
+    for (;;) {
+        unsigned char packed[TPT_PJRT_OPTIONS_MAX];
+        PJRT_Executable_DeserializeAndLoad_Args args =
+            TPT_ARGS(PJRT_Executable_DeserializeAndLoad_Args, .client = client->handle, .serialized_executable = data,
+                     .serialized_executable_size = bytes, .overridden_serialized_compile_options = (const char *)packed,
+                     .overridden_serialized_compile_options_size = program_options(client, options, portable, flags_refused(client), packed));
+        tpt_status_t *status = tpt_pjrt_error(api, api->PJRT_Executable_DeserializeAndLoad(&args));
+        if (status == NULL) return program_wrap(client, args.loaded_executable, options->device, portable, out_program);
+        if (!flags_learn(client, status)) return status;
+    }
+}
+
+size_t tpt_program_options(tpt_client_t *client, const tpt_compile_options_t *options, unsigned char out[TPT_OPTIONS_MAX]) {
+    if (options->device < 0 || options->device >= client->ndevices) return 0;
+    return program_options(client, options, tpt_client_portable(client), 0, out);
 }
 
 tpt_status_t *tpt_program_memory(tpt_program_t *program, tpt_program_memory_t *out_memory) {

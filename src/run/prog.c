@@ -39,20 +39,81 @@ static int64_t now_ns(void) {
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-tpt_status_t *tpt_prog_compile(tpt_prog_t *prog, const char *text, int device) {
-    size_t bytes = strlen(text);
-    dump(text, bytes);
+/* ---- compiling, with the cache's levels before it -------------------------------------------------------------------- */
+
+static void retain_program(void *program) { tpt_program_retain(program); }
+static void release_program(void *program) { tpt_program_release(program); }
+static tpt_status_t *serialize_program(void *program, void **out_data, size_t *out_bytes) {
+    return tpt_program_serialize(program, out_data, out_bytes);
+}
+
+/* Called when the runtime opens. */
+void tpt_prog_cache_open(tpt_client_t *client) {
+    static const tpt_cache_hooks_t hooks = {retain_program, release_program, serialize_program};
+    char *devices = NULL;
+    tpt_cache_place_t place = {.plugin_path = tpt_client_path(client), .platform = tpt_client_platform(client),
+                               .version = tpt_client_platform_version(client), .host_code = tpt_client_host_code(client)};
+    tpt_client_api_version(client, &place.api_major, &place.api_minor);
+    tpt_status_t *status = tpt_client_topology(client, &devices);
+    if (status) tpt_log(TPT_LOG_WARN, "no compile cache: %s", tpt_status_message(status));
+    place.devices = devices;
+    if (!status) tpt_cache_open(&place, &hooks);
+    tpt_status_free(status);
+    tpt_free(devices);
+}
+
+static tpt_status_t *check_results(const tpt_prog_t *prog, const tpt_program_t *program) {
+    if (tpt_program_nouts(program) == prog->nresults) return NULL;
+    return tpt_status_make(TPT_INTERNAL, "a program of %d results was compiled to one of %d", prog->nresults, tpt_program_nouts(program));
+}
+
+/* A program from memory, or from a serialized one; false: there is none that can be used. */
+static bool load(tpt_prog_t *prog, const tpt_cache_key_t *key, const tpt_compile_options_t *options, tpt_cache_find_t *find) {
+    tpt_program_t *program = find->program;
+    if (find->level == TPT_CACHE_MISS) return false;
     int64_t before = now_ns();
-    tpt_compile_options_t options = {.device = device, .exact_minmax = true, .tiny = prog->tiny};
-    TPT_TRY_MSG(tpt_program_compile(tpt_runtime_client(), text, bytes, &options, &prog->program),
-                "compiling a program of %d ops", prog->nnodes);
+    tpt_status_t *status = program ? NULL : tpt_program_load(tpt_runtime_client(), find->data, find->bytes, options, &program);
+    if (!status) status = check_results(prog, program);
+    if (status) {
+        tpt_program_release(program);
+        tpt_cache_reject(key, find, status);
+        tpt_status_free(status);
+        return false;
+    }
+    tpt_counter_add(TPT_COUNTER_cache_load_ns, now_ns() - before);
+    tpt_cache_keep(key, find, program, 0);
+    prog->program = program;
+    return true;
+}
+
+static tpt_status_t *compile(tpt_prog_t *prog, const tpt_cache_key_t *key, const tpt_compile_options_t *options, tpt_cache_find_t *find) {
+    int64_t before = now_ns();
+    TPT_TRY_MSG(tpt_program_compile(tpt_runtime_client(), key->text, key->text_bytes, options, &prog->program), "compiling a program of %d ops",
+                prog->nnodes);
+    int64_t taken = now_ns() - before;
     tpt_counter_add(TPT_COUNTER_compiles, 1);
-    tpt_counter_add(TPT_COUNTER_compile_ns, now_ns() - before);
-    if (tpt_program_nouts(prog->program) != prog->nresults)
-        return tpt_status_make(TPT_INTERNAL, "a program of %d results was compiled to one of %d", prog->nresults,
-                               tpt_program_nouts(prog->program));
+    tpt_counter_add(TPT_COUNTER_compile_ns, taken);
+    TPT_TRY(check_results(prog, prog->program));
+    tpt_cache_keep(key, find, prog->program, taken);
     return NULL;
 }
+
+tpt_status_t *tpt_prog_compile(tpt_prog_t *prog, const char *text, int device) {
+    size_t bytes = strlen(text);
+    unsigned char packed[TPT_OPTIONS_MAX];
+    tpt_cache_key_t key;
+    tpt_cache_find_t find;
+    tpt_compile_options_t options = {.device = device, .exact_minmax = true, .tiny = prog->tiny};
+    dump(text, bytes);
+    tpt_cache_key_make(packed, tpt_program_options(tpt_runtime_client(), &options, packed), text, bytes, &key);
+    tpt_cache_find(&key, &find);
+    tpt_status_t *status = load(prog, &key, &options, &find) ? NULL : compile(prog, &key, &options, &find);
+    tpt_cache_done(&find);
+    tpt_cache_key_free(&key);
+    return status;
+}
+
+/* ---- the table ------------------------------------------------------------------------------------------------------- */
 
 tpt_prog_t *tpt_prog_find(uint64_t hash, const uint64_t *key, uint32_t words) {
     tpt_mutex_lock(&progs_lock);

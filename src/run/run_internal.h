@@ -15,6 +15,7 @@
 #include "base/map.h"
 #include "base/thread.h"
 #include "base/vec.h"
+#include "cache/cache.h"
 #include "ops/ops.h"
 #include "pjrt/pjrt.h"
 
@@ -210,6 +211,7 @@ void tpt_prog_free(tpt_prog_t *prog);
 /* Runs the lowering of one plan in a scratch program: types of results, flags; fills the plan's unknown outputs. */
 TPT_MUST_USE tpt_status_t *tpt_prog_try_plan(tpt_plan_t *plan);
 void tpt_progs_clear(void);
+void tpt_prog_cache_open(tpt_client_t *client);
 tpt_prog_t *tpt_prog_find(uint64_t hash, const uint64_t *key, uint32_t words);
 TPT_MUST_USE tpt_status_t *tpt_prog_add(uint64_t hash, const uint64_t *key, uint32_t words, tpt_prog_t *prog);
 

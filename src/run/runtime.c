@@ -73,6 +73,7 @@ static tpt_status_t *open_client(void) {
     device_count = count < TPT_MAX_DEVICES ? count : TPT_MAX_DEVICES;
     for (int i = 0; i < device_count; i++) init_device(i);
     if (path != plugin_path && strlen(path) < sizeof plugin_path) memcpy(plugin_path, path, strlen(path) + 1);
+    tpt_prog_cache_open(client);
     atomic_store(&the_client, client);
     return NULL;
 }
@@ -118,6 +119,7 @@ void tpt_runtime_close(void) {
             pthread_mutex_destroy(&dev->lock);
         }
         tpt_progs_clear();
+        tpt_cache_close();
         tpt_plans_clear();
         tpt_client_close(client);
         device_count = 0;

@@ -1,9 +1,15 @@
 """What all Python tests share. PyTorch's cpu side runs on one thread: on a busy machine its barriers spin."""
 
+import atexit
 import os
+import shutil
+import tempfile
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TORCH_TPU_NUM_DEVICES", "4")
+if "TORCH_TPU_CACHE_DIR" not in os.environ:  # one compile cache for all workers of this run, never the user's own
+    os.environ["TORCH_TPU_CACHE_DIR"] = tempfile.mkdtemp(prefix="torch_tpu_tests_")
+    atexit.register(shutil.rmtree, os.environ["TORCH_TPU_CACHE_DIR"], ignore_errors=True)
 
 import pytest
 import torch
