@@ -9,7 +9,7 @@ PIP := $(PY) -m pip install -q
 BUILD := build/dev
 SOURCES := $(shell find src glue include cmake -type f) CMakeLists.txt pyproject.toml
 
-.PHONY: help demo test test-c test-py sanitize bench docs format lint clean
+.PHONY: help demo test test-c test-py test-ops conformance sanitize bench docs format lint clean
 help:
 	@sed -n 's/^## \([a-z-]*\): /  make \1	/p' Makefile
 
@@ -45,14 +45,21 @@ $(VENV)/.built: $(SOURCES) $(VENV)/.base
 demo: $(VENV)/.models $(VENV)/.built
 	$(PY) examples/chat.py --check
 
-## test: C tests (where cmocka is found) and Python tests
-test: test-c test-py
+## test: C tests (where cmocka is found), Python tests, a subset of PyTorch's own databases
+test: test-c test-py test-ops
 
 test-c: $(VENV)/.dev $(VENV)/.built
 	@sh tools/test_c.sh $(PY)
 
 test-py: $(VENV)/.dev $(VENV)/.built
 	$(PY) -m pytest -q -n 2 --maxfail=20 -p no:cacheprovider tests/py
+
+test-ops: $(VENV)/.dev $(VENV)/.built
+	$(PY) tests/conformance/run.py --fast --results build/conformance/fast.jsonl
+
+## conformance: PyTorch's operator, module and optimizer databases on tpu against cpu, whole; stopped, it goes on where it was
+conformance: $(VENV)/.dev $(VENV)/.built
+	$(PY) tests/conformance/run.py --resume
 
 ## sanitize: the C tests under address, undefined-behaviour and thread sanitizers
 sanitize: $(VENV)/.dev
