@@ -220,7 +220,8 @@ typedef enum tpt_row_flag {
     TPT_ROW_NOMETA = 1 << 0,  /* outputs are typed by the lowering itself; no meta kernel is run */
     TPT_ROW_RNG = 1 << 1,     /* takes random numbers: the glue appends an RNG argument named "generator" if the schema has none */
     TPT_ROW_DYNAMIC = 1 << 2, /* size of dimension 0 of the outputs is known only after running: one host read */
-    TPT_ROW_INDEX = 1 << 3    /* has user-given indices: yields an out-of-range flag */
+    TPT_ROW_INDEX = 1 << 3,   /* has user-given indices: yields an out-of-range flag */
+    TPT_ROW_INDEX_RUNTIME = 1 << 4 /* with it: cpu raises RuntimeError for a bad index of this op, not IndexError */
 } tpt_row_flag_t;
 typedef struct tpt_row tpt_row_t;
 TPT_API size_t tpt_row_count(void);

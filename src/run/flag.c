@@ -8,7 +8,9 @@
 #define MAX_FAILED 4096
 #define SWEEP_AT 32 /* open flags before the finished ones are read and dropped */
 
-static void message_of(char *to, const tpt_node_t *node, int64_t size) {
+static void message_of(tpt_flag_message_t *message, const tpt_node_t *node, int64_t size) {
+    char *to = message->text;
+    message->code = tpt_row_flags(node->plan->op->row) & TPT_ROW_INDEX_RUNTIME ? TPT_INVALID_ARGUMENT : TPT_OUT_OF_RANGE;
     int n = size >= 0 ? snprintf(to, TPT_FLAG_TEXT, "index out of range in %s: a dimension has size %lld", node->plan->op->schema_name,
                                  (long long)size)
                       : snprintf(to, TPT_FLAG_TEXT, "index out of range in %s", node->plan->op->schema_name);
@@ -17,10 +19,10 @@ static void message_of(char *to, const tpt_node_t *node, int64_t size) {
 
 static tpt_status_t *take_messages(tpt_dev_t *dev, const tpt_prog_t *prog, tpt_flag_t *f) {
     f->nmessages = prog->nnodes;
-    f->messages = tpt_calloc((size_t)prog->nnodes, TPT_FLAG_TEXT);
-    if (!f->messages) return tpt_status_oom((size_t)prog->nnodes * TPT_FLAG_TEXT);
+    f->messages = tpt_calloc((size_t)prog->nnodes, sizeof *f->messages);
+    if (!f->messages) return tpt_status_oom((size_t)prog->nnodes * sizeof *f->messages);
     for (int i = 0; i < prog->nnodes; i++)
-        if (dev->graph.nodes[i].plan->flagged) message_of(f->messages + (size_t)i * TPT_FLAG_TEXT, &dev->graph.nodes[i], prog->bad_sizes[i]);
+        if (dev->graph.nodes[i].plan->flagged) message_of(&f->messages[i], &dev->graph.nodes[i], prog->bad_sizes[i]);
     return NULL;
 }
 
@@ -81,7 +83,7 @@ static tpt_status_t *read_flag(tpt_dev_t *dev, tpt_flag_t *f) {
     remember_failed(dev, f->number);
     if (word == 0) return NULL; /* its parent was reported */
     int at = word >= 1 && word <= f->nmessages ? word - 1 : 0;
-    return tpt_status_make(TPT_OUT_OF_RANGE, "%s", f->messages + (size_t)at * TPT_FLAG_TEXT);
+    return tpt_status_make(f->messages[at].code, "%s", f->messages[at].text);
 }
 
 tpt_status_t *tpt_flags_check(tpt_dev_t *dev, bool wait) {

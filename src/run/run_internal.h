@@ -216,13 +216,17 @@ tpt_prog_t *tpt_prog_find(uint64_t hash, const uint64_t *key, uint32_t words);
 TPT_MUST_USE tpt_status_t *tpt_prog_add(uint64_t hash, const uint64_t *key, uint32_t words, tpt_prog_t *prog);
 
 /* ---- devices (runtime.c) ------------------------------------------------------------------------------------------- */
+#define TPT_FLAG_TEXT 320
+typedef struct tpt_flag_message {
+    tpt_code_t code;
+    char text[TPT_FLAG_TEXT];
+} tpt_flag_message_t;
 typedef struct tpt_flag {
     uint64_t number, parent;
     tpt_buffer_t *word;
     int nmessages;
-    char *messages; /* one of TPT_FLAG_TEXT bytes a node */
+    tpt_flag_message_t *messages; /* one a node */
 } tpt_flag_t;
-#define TPT_FLAG_TEXT 320
 
 #define TPT_UNFINISHED 64
 typedef struct tpt_dev {

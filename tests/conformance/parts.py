@@ -91,9 +91,10 @@ def optimizer(name: str, dtype: str, limit: int) -> Iterator[Case]:
                 kwargs.pop("capturable", None)
             loop = {**plain, **ways["loop"]}
             yield Case(
-                lambda device, kwargs=kwargs: _run_optimizer(info, kwargs, element, device),
+                lambda device, kwargs=kwargs, loop=loop: _run_optimizer(
+                    info, loop if device == "cpu" else kwargs, element, device
+                ),
                 f"{way} {given.desc}",
-                reference=lambda loop=loop: _run_optimizer(info, loop, element, "cpu"),
             )
 
 
