@@ -246,8 +246,9 @@ Binding* bind_schema(const tpt_row_t* row, const c10::OperatorName& name) {
     binding->flags = tpt_row_flags(row);
     binding->foreach = name.name.find("::_foreach_") != std::string::npos || name.name.find("::_fused_") != std::string::npos;
     binding->before = before_of(name.name);
-    if (fill_slots(binding.get(), &why) && fill_returns(binding.get(), &why)) {
-      tpt_status_t* status = bind_core(binding.get());
+    const bool host = (binding->flags & TPT_ROW_HOST) != 0;  // any argument will do: the core never sees it
+    if (host || (fill_slots(binding.get(), &why) && fill_returns(binding.get(), &why))) {
+      tpt_status_t* status = host ? nullptr : bind_core(binding.get());
       if (status == nullptr) {
         bindings().push_back(binding.release());
         return bindings().back();

@@ -163,6 +163,10 @@ bool wants_line(const Binding& binding);  // does the call note the Python line?
 // A typed kernel that saves the stack, for the commonest signatures.
 std::optional<torch::CppFunction> direct_kernel(const Binding& binding);
 
+// ---- fallback.cpp
+// A row of kind TPT_ROW_HOST: PyTorch's cpu kernel on copies of the arguments, its results put on their device.
+void host_routine(const c10::OperatorHandle& op, std::vector<c10::IValue>* stack);
+
 // ---- where.cpp
 void warn(const std::string& text);  // a Python warning, wherever it is called from
 const char* python_where();  // "file:line" in a buffer of this thread, or nullptr

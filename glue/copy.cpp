@@ -195,7 +195,10 @@ at::Tensor copy_from(const at::Tensor &self, const at::Tensor &dst, bool non_blo
 
 at::Tensor copy_from_and_resize(const at::Tensor &self, const at::Tensor &dst) {
   at::Tensor target = dst;
-  if (target.sizes() != self.sizes()) target.resize_(self.sizes());
+  if (target.sizes() != self.sizes()) {
+    target.resize_(self.sizes());
+    if (self.is_non_overlapping_and_dense()) target.unsafeGetTensorImpl()->set_sizes_and_strides(self.sizes(), self.strides());
+  }
   return copy_(target, self, false);
 }
 

@@ -295,8 +295,9 @@ std::string signature(const Binding& binding) {
 }  // namespace
 
 std::optional<torch::CppFunction> direct_kernel(const Binding& binding) {
+  constexpr uint32_t kBoxed = TPT_ROW_DYNAMIC | TPT_ROW_HOST | TPT_ROW_HOST_CPU;
   const bool special = binding.before != Before::Nothing || binding.rng_arg >= 0 || binding.device_slot >= 0 ||
-                       binding.layout_slot >= 0 || binding.foreach || binding.has_out || (binding.flags & TPT_ROW_DYNAMIC) != 0;
+                       binding.layout_slot >= 0 || binding.foreach || binding.has_out || (binding.flags & kBoxed) != 0;
   if (special || binding.nargs > kMaxArgs || (binding.fresh && !binding.plain)) return std::nullopt;
   if (!binding.fresh && (binding.returns.size() != 1 || binding.returns[0].kind != Return::Alias || binding.returns[0].arg != 0)) {
     return std::nullopt;

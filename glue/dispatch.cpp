@@ -247,7 +247,11 @@ void bump_versions(const Binding& binding, Args args) {
 class TableKernel final : public c10::OperatorKernel {
  public:
   explicit TableKernel(const Binding* binding) : binding_(binding) {}
-  void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, torch::jit::Stack* stack) { call_row(*binding_, stack); }
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+    const bool maybe_host = (binding_->flags & (TPT_ROW_HOST | TPT_ROW_HOST_CPU)) != 0;
+    if (C10_UNLIKELY(maybe_host) && tpt_row_on_host(binding_->row)) return host_routine(op, stack);
+    call_row(*binding_, stack);
+  }
 
  private:
   const Binding* binding_;

@@ -2,6 +2,7 @@
 // it; else an error that says what to do.
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/native/CPUFallback.h>
+#include <ATen/record_function.h>
 #include <torch/csrc/DynamicTypes.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
@@ -127,18 +128,24 @@ Stack results_of(const c10::FunctionSchema& schema, const pybind11::object& resu
   return out;
 }
 
-// First tpu device among the arguments, or the current one.
-int device_of(const Stack& stack, size_t base) {
+template <class F>
+void each_tensor(const Stack& stack, size_t base, F&& visit) {
   for (size_t i = base; i < stack.size(); i++) {
-    if (stack[i].isTensor() && stack[i].toTensor().defined() && stack[i].toTensor().device().type() == kTpu) {
-      return stack[i].toTensor().device().index();
-    }
-    if (!stack[i].isTensorList()) continue;
-    for (const auto& item : stack[i].toListRef()) {
-      if (item.toTensor().defined() && item.toTensor().device().type() == kTpu) return item.toTensor().device().index();
+    if (stack[i].isTensor() && stack[i].toTensor().defined()) visit(stack[i].toTensor());
+    if (!stack[i].isList()) continue;
+    for (const c10::IValue& item : stack[i].toListRef()) {
+      if (item.isTensor() && item.toTensor().defined()) visit(item.toTensor());
     }
   }
-  return current_device();
+}
+
+// First tpu device among the arguments, or the current one.
+int device_of(const Stack& stack, size_t base) {
+  int device = -1;
+  each_tensor(stack, base, [&](const at::Tensor& tensor) {
+    if (device < 0 && tensor.device().type() == kTpu) device = tensor.device().index();
+  });
+  return device < 0 ? current_device() : device;
 }
 
 // Records the parts of a decomposition into one program.
@@ -271,6 +278,20 @@ void warn(const std::string& text) {
   python_error raised;  // the user made warnings errors
   raised.persist();
   throw raised;
+}
+
+void host_routine(const c10::OperatorHandle& op, Stack* stack) {
+  const size_t base = stack->size() - op.schema().arguments().size();
+  const c10::Device device(kTpu, static_cast<c10::DeviceIndex>(device_of(*stack, base)));
+  each_tensor(*stack, base, [&](const at::Tensor& tensor) {
+    TORCH_CHECK(tensor.device() == device || (tensor.is_cpu() && tensor.dim() == 0),
+                "Expected all tensors to be on the same device, but found at least two devices, ", device, " and ",
+                tensor.device(), "!");
+  });
+  at::AutoDispatchBelowADInplaceOrView below;  // the copies belong to the op: no gradient of their own
+  RECORD_FUNCTION("host routine", std::vector<c10::IValue>());
+  tpt_counter_add(TPT_COUNTER_host_routines, 1);
+  at::native::cpu_fallback(op, stack);
 }
 
 }  // namespace tpt_glue

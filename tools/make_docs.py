@@ -15,7 +15,14 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FLAGS = {1: "types itself", 2: "random", 4: "size from data", 8: "checks indices"}
+FLAGS = {
+    1: "types itself",
+    2: "random",
+    4: "size from data",
+    8: "checks indices",
+    32: "copies to the host and back",
+    64: "host routine on CPU plugins",
+}
 
 
 OPS_INTRO = """\
@@ -27,7 +34,8 @@ Made by `make docs` from the tables in `src/ops/*.def`; do not edit.
 one (`torch_tpu/_decompose.py`), and else raises `NotImplementedError`. Views (`view`, `permute`, `select`, ...), copies and
 factories without a value have kernels in `glue/` and no row.
 
-- *kind*: an elementwise expression over the op's arguments, or a lowering function in C.
+- *kind*: an elementwise expression over the op's arguments, a lowering function in C, or a host routine: PyTorch's cpu kernel
+  (LAPACK) between two copies, for what XLA has no op for. The counter `host_routines` counts those calls.
 - *forms*: functional, in-place (`add_`), out (`out=`).
 - *types itself*: the lowering gives the outputs' dtypes and sizes, PyTorch's meta kernel is not asked.
 - *random*: takes the device's random state. *size from data*: one host read tells the size of the result.
@@ -36,16 +44,16 @@ factories without a value have kernels in `glue/` and no row.
 
 
 def kinds() -> dict[str, tuple[str, str]]:
-    """For each row: the file of its table, and "expression" or "function". Tables have macros of their own: cc expands them."""
+    """For each row: the file of its table, and what kind it is. Tables have macros of their own: cc expands them."""
     found = {}
     for path in sorted((ROOT / "src" / "ops").glob("*.def")):
         if path.stem == "all":
             continue
         command = [os.environ.get("CC", "cc"), "-E", "-P", "-x", "c", str(path)]
         text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        for kind, strings in re.findall(r'TPT_(EXPR|FUNC)\w*\(\s*((?:"[^"]*"\s*)+),', text):
+        for kind, strings in re.findall(r'TPT_(EXPR|FUNC|HOST)\w*\(\s*((?:"[^"]*"\s*)+)[,)]', text):
             name = "".join(re.findall(r'"([^"]*)"', strings))
-            found[name] = (path.stem, "expression" if kind == "EXPR" else "function")
+            found[name] = (path.stem, {"EXPR": "expression", "FUNC": "function", "HOST": "host routine"}[kind])
     return found
 
 

@@ -221,7 +221,9 @@ typedef enum tpt_row_flag {
     TPT_ROW_RNG = 1 << 1,     /* takes random numbers: the glue appends an RNG argument named "generator" if the schema has none */
     TPT_ROW_DYNAMIC = 1 << 2, /* size of dimension 0 of the outputs is known only after running: one host read */
     TPT_ROW_INDEX = 1 << 3,   /* has user-given indices: yields an out-of-range flag */
-    TPT_ROW_INDEX_RUNTIME = 1 << 4 /* with it: cpu raises RuntimeError for a bad index of this op, not IndexError */
+    TPT_ROW_INDEX_RUNTIME = 1 << 4, /* with it: cpu raises RuntimeError for a bad index of this op, not IndexError */
+    TPT_ROW_HOST = 1 << 5,    /* host routine: inputs are read, PyTorch's cpu kernel runs, outputs are put back; no lowering */
+    TPT_ROW_HOST_CPU = 1 << 6 /* the same on plugins whose device is the host's cpu, where it is faster; a lowering elsewhere */
 } tpt_row_flag_t;
 typedef struct tpt_row tpt_row_t;
 TPT_API size_t tpt_row_count(void);
@@ -229,6 +231,7 @@ TPT_API const tpt_row_t *tpt_row_at(size_t i);
 TPT_API const tpt_row_t *tpt_row_find(const char *name);
 TPT_API const char *tpt_row_name(const tpt_row_t *row); /* "add.Tensor": the ATen overload it stands for */
 TPT_API uint32_t tpt_row_flags(const tpt_row_t *row);
+TPT_API bool tpt_row_on_host(const tpt_row_t *row); /* is it a host routine on the open plugin? */
 
 /* -- bound ops: a row seen through one schema (functional, in-place or out=). Made once at load, alive for ever. */
 typedef struct tpt_param {
@@ -295,7 +298,7 @@ TPT_API void tpt_index_checks_set(bool on);
 #define TPT_COUNTERS(X)                                                                                                    \
     X(compiles) X(executes) X(plan_hits) X(plan_misses) X(program_hits) X(program_misses) X(cache_hits_memory)             \
     X(cache_hits_disk) X(cache_hits_remote) X(h2d_bytes) X(d2h_bytes) X(h2d_copies) X(d2h_copies) X(host_waits)            \
-    X(fallbacks) X(decompositions) X(donations) X(view_gathers) X(number_uploads) X(compile_ns)         \
+    X(fallbacks) X(host_routines) X(decompositions) X(donations) X(view_gathers) X(number_uploads) X(compile_ns)           \
     X(cache_writes) X(cache_waits) X(cache_bad_entries) X(cache_evictions) X(cache_load_ns)
 typedef enum tpt_counter {
 #define TPT_COUNTER_ENUM(name) TPT_COUNTER_##name,

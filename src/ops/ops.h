@@ -23,7 +23,7 @@ struct tpt_row {
   uint32_t flags;        /* tpt_row_flag_t */
   uint8_t promote;       /* tpt_promote_t, for `expr` rows */
   const char* expr;      /* elementwise expression over the schema's argument names (expr.h), or NULL */
-  tpt_lower_fn_t lower;  /* used when expr is NULL */
+  tpt_lower_fn_t lower;  /* used when expr is NULL; NULL too for host routines */
   int64_t data;          /* free for the lowering: lets several rows share a function */
   const char* statics;   /* names of number arguments that are part of the plan's key ("exponent p"), or NULL; "alpha=1": part
                             of it when it is 1, a run-time operand otherwise (nearly every alpha is 1) */

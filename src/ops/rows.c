@@ -6,6 +6,7 @@
  *   TPT_FUNC("sum", TPT flags or 0, lower_fn, data)              a lowering function `void lower_fn(tpt_lower_t *L)`
  *   TPT_FUNC_STATIC(name, flags, lower_fn, data, statics)
  *   TPT_FUNC_WRITES(name, flags, lower_fn, data, writes, writes_if)
+ *   TPT_HOST("linalg_eig")                                       a host routine: PyTorch's cpu kernel between two copies
  * without a comma or semicolon behind it. Prototypes of the functions are made from the same lines. */
 #include "ops/ops.h"
 
@@ -19,12 +20,14 @@
 #define TPT_FUNC(name, flags, fn, data) void fn(tpt_lower_t *L);
 #define TPT_FUNC_STATIC(name, flags, fn, data, statics) void fn(tpt_lower_t *L);
 #define TPT_FUNC_WRITES(name, flags, fn, data, writes, writes_if) void fn(tpt_lower_t *L);
+#define TPT_HOST(name)
 #include "all.def"
 #undef TPT_EXPR
 #undef TPT_EXPR_STATIC
 #undef TPT_FUNC
 #undef TPT_FUNC_STATIC
 #undef TPT_FUNC_WRITES
+#undef TPT_HOST
 #undef TPT_NO_BOOL
 #undef TPT_ORTHOGONAL
 
@@ -34,6 +37,7 @@
 #define TPT_FUNC_STATIC(name, flags, fn, data, statics) {name, flags, TPT_PROMOTE_NONE, NULL, fn, data, statics, NULL, NULL},
 #define TPT_FUNC_WRITES(name, flags, fn, data, writes, writes_if) \
     {name, flags, TPT_PROMOTE_NONE, NULL, fn, data, NULL, writes, writes_if},
+#define TPT_HOST(name) {name, TPT_ROW_HOST, TPT_PROMOTE_NONE, NULL, NULL, 0, NULL, NULL, NULL},
 static const struct tpt_row tpt_rows[] = {
 #include "all.def"
 };

@@ -153,6 +153,12 @@ const char *tpt_device_kind(int device) {
 }
 const char *tpt_platform_name(void) { return tpt_runtime_is_open() ? tpt_client_platform(tpt_runtime_client()) : ""; }
 const char *tpt_platform_version(void) { return tpt_runtime_is_open() ? tpt_client_platform_version(tpt_runtime_client()) : ""; }
+
+bool tpt_row_on_host(const tpt_row_t *row) {
+    if ((row->flags & TPT_ROW_HOST_CPU) == 0) return (row->flags & TPT_ROW_HOST) != 0;
+    return strcmp(tpt_platform_name(), "cpu") == 0 && tpt_env_flag(TPT_ENV_HOST_ROUTINES);
+}
+
 const char *tpt_plugin_path(void) { return plugin_path; }
 
 void tpt_plugin_api_version(int *out_major, int *out_minor) {
