@@ -128,6 +128,9 @@ struct Skipped {
 };
 std::vector<Skipped>& skipped_rows();
 
+// ---- structured.cpp
+const c10::KernelFunction* structured_meta(const std::string& name);  // PyTorch's C++ meta kernel, or nullptr
+
 // ---- meta.cpp
 // What a call returns when it is not simply its fresh outputs in order (undefined tensors, lists, plain values).
 struct Pattern {

@@ -142,6 +142,10 @@ C10_NOINLINE Miss plan_call(const Binding& binding, Args args, Converted* conver
     check(tpt_call_plan(call, nullptr, 0));
     return Miss::Planned;
   }
+  if (tpt_call_is_plain(call)) {
+    check(tpt_call_plan(call, nullptr, 0));
+    return Miss::Planned;
+  }
   MetaResult meta;
   if (!run_meta(binding, args, &meta)) {
     if (binding.has_out && binding.functional.has_value()) return Miss::Functional;

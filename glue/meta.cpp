@@ -213,7 +213,11 @@ bool run_meta(const Binding& binding, Args args, MetaResult* out) {
     at::AutoDispatchBelowADInplaceOrView below;
     at::DisableRecordFunctionGuard unseen;
     try {
-      binding.handle.callBoxed(&stack);
+      if (const c10::KernelFunction* kernel = structured_meta(binding.name)) {
+        kernel->callBoxed(binding.handle, c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
+      } else {
+        binding.handle.callBoxed(&stack);
+      }
     } catch (const std::exception& error) {
       const auto* known = dynamic_cast<const c10::NotImplementedError*>(&error);
       if (known != nullptr && says_no_meta_kernel(known->what_without_backtrace())) return false;

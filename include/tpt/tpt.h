@@ -272,7 +272,9 @@ typedef struct tpt_call {
 } tpt_call_t;
 TPT_API TPT_MUST_USE tpt_status_t *tpt_call_begin(tpt_call_t *call, const tpt_op_t *op, const tpt_arg_t *args, int nargs,
                                                   int device);
-/* `specs` may be NULL for NOMETA rows. */
+/* Needs the call no specs: is it surely valid, and typed by its own lowering? */
+TPT_API bool tpt_call_is_plain(const tpt_call_t *call);
+/* `specs` may be NULL for NOMETA rows and plain calls. */
 TPT_API TPT_MUST_USE tpt_status_t *tpt_call_plan(tpt_call_t *call, const tpt_spec_t *specs, int nspecs);
 TPT_API const tpt_spec_t *tpt_call_spec(const tpt_call_t *call, int k);
 TPT_API TPT_MUST_USE tpt_status_t *tpt_call_run(tpt_call_t *call, tpt_storage_t **out_storages);

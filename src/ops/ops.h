@@ -119,6 +119,11 @@ tpt_dtype_t tpt_promote_tensors(const tpt_lower_t* L); /* the same without the n
 /* Lowers row->expr; docs in expr.h. */
 void tpt_expr_lower(tpt_lower_t* L);
 
+/* ---- plain calls (plain.c) ----------------------------------------------------------------------------------------- */
+/* Is the call surely valid, and typed in full by its lowering, so that PyTorch's meta kernel need not be asked? `fresh`: the
+ * form returns new tensors. The last argument is the unusual default dtype, or None. */
+bool tpt_row_is_plain(const tpt_row_t *row, int nargs, const tpt_arg_t *args, const char *const *names, bool fresh);
+
 /* Runs the row's lowering (expression or function). */
 void tpt_row_lower(tpt_lower_t* L);
 

@@ -73,6 +73,10 @@ tpt_status_t *tpt_call_plan(tpt_call_t *c, const tpt_spec_t *specs, int nspecs) 
     return NULL;
 }
 
+bool tpt_call_is_plain(const tpt_call_t *c) {
+    return tpt_row_is_plain(c->op->row, c->nargs, c->args, c->op->names, c->op->fresh_outs);
+}
+
 const tpt_spec_t *tpt_call_spec(const tpt_call_t *c, int k) { return &c->plan->outs[k]; }
 
 /* The one host read of an op whose output size depends on data. */

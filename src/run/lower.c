@@ -336,7 +336,11 @@ static tpt_status_t *specs_from_results(lowering_t *w, tpt_plan_t *p, const tpt_
     for (int k = 0; k < n; k++) {
         const tpt_type_t *t = tpt_ir_type(w->ir, L->results[k]);
         int64_t stride = 1;
-        specs[k].dtype = t->dtype;
+        /* Halves are computed in float32; the operands of such a plain call all have one dtype. */
+        tpt_dtype_t own = TPT_DTYPE_NONE;
+        for (int i = 0; p->op->row->expr && i < p->ntensors; i++)
+            if (p->tensors[i].view.dtype != TPT_BOOL) own = (tpt_dtype_t)p->tensors[i].view.dtype;
+        specs[k].dtype = own != TPT_DTYPE_NONE && t->dtype == tpt_dtype_opmath(own) ? own : t->dtype;
         specs[k].rank = t->rank;
         for (int d = t->rank - 1; d >= 0; d--) {
             specs[k].sizes[d] = t->dims[d];
