@@ -19,6 +19,18 @@ tpt_val_t tpt_ir_matmul(tpt_ir_t *ir, tpt_val_t x, tpt_val_t y) {
     return tpt_ir_dot(ir, x, y, &d);
 }
 
+tpt_val_t tpt_ir_untransposed(const tpt_ir_t *ir, tpt_val_t x) {
+    if (ir->error || x < 0 || (size_t)x >= ir->nvalues || ir->values[x]->node < 0) return TPT_VAL_NONE;
+    const tpt_node_t *node = ir->nodes[ir->values[x]->node];
+    const int rank = ir->values[x]->type.rank;
+    if (node->kind != TPT_KIND_TRANSPOSE || rank < 2) return TPT_VAL_NONE;
+    for (int i = 0; i < rank; i++) {
+        int from = i < rank - 2 ? i : 2 * rank - 3 - i;
+        if (node->ints[0][i] != from) return TPT_VAL_NONE;
+    }
+    return node->in[0];
+}
+
 tpt_ir_conv_t tpt_ir_conv_nchw(int spatial) {
     tpt_ir_conv_t c = {.spatial = spatial,
                        .feature_groups = 1,

@@ -207,6 +207,8 @@ typedef struct tpt_ir_dot {
 tpt_val_t tpt_ir_dot(tpt_ir_t *ir, tpt_val_t x, tpt_val_t y, const tpt_ir_dot_t *d);
 /* [..., m, k] x [..., k, n] with equal batch dims. */
 tpt_val_t tpt_ir_matmul(tpt_ir_t *ir, tpt_val_t x, tpt_val_t y);
+/* When x was made by exchanging the last two dims of a value: that value. Else TPT_VAL_NONE. */
+tpt_val_t tpt_ir_untransposed(const tpt_ir_t *ir, tpt_val_t x);
 typedef struct tpt_ir_conv {
     int spatial; /* number of spatial dims */
     int64_t stride[3], pad_low[3], pad_high[3], lhs_dilation[3], rhs_dilation[3];
@@ -222,6 +224,9 @@ void tpt_ir_set_precision(tpt_ir_t *ir, tpt_precision_t precision); /* for the f
 tpt_precision_t tpt_ir_precision(const tpt_ir_t *ir);
 /* MAX and MIN reductions that follow test for NaN themselves: for plugins whose own lose it. */
 void tpt_ir_set_guarded_minmax(tpt_ir_t *ir, bool guarded);
+/* Is a dot with a transposed second operand slow on this plugin, so that lowerings turn it round? */
+bool tpt_ir_turned_dots(const tpt_ir_t *ir);
+void tpt_ir_set_turned_dots(tpt_ir_t *ir, bool turned);
 tpt_val_t tpt_ir_cholesky(tpt_ir_t *ir, tpt_val_t x, bool lower);
 /* transpose: 0 none, 1 T, 2 H */
 tpt_val_t tpt_ir_triangular_solve(tpt_ir_t *ir, tpt_val_t a, tpt_val_t b, bool left, bool lower, bool unit_diagonal,

@@ -18,10 +18,27 @@ static tpt_val_t dot(tpt_ir_t *b, tpt_val_t x, tpt_val_t y, tpt_ir_dot_t d) {
     return tpt_ir_dot(b, x, y, &d);
 }
 
+/* x times the transpose of w ([n, k], a linear layer's weight), for few rows of x: as the transpose of w times x's. XLA's CPU
+ * compiler lays out anew the second operand of a dot that contracts over its inner dim; this way it is the small one.
+ * Measured with 0.81, us: 64x256x512 306 -> 150, 64x1024x1024 3416 -> 800, 8x576x1536 663 -> 215; no gain for one row. */
+static tpt_val_t product_turned(tpt_ir_t *b, tpt_val_t x, tpt_val_t w) {
+    const int rank = tpt_ir_rank(b, x);
+    tpt_ir_dot_t d = {.n_batch = rank - 2, .n_contract = 1, .lhs_contract = {rank - 1}, .rhs_contract = {rank - 1}};
+    int64_t perm[TPT_MAX_RANK];
+    for (int i = 0; i < rank; i++) perm[i] = i < rank - 2 ? i : 2 * rank - 3 - i;
+    for (int i = 0; i < d.n_batch; i++) d.lhs_batch[i] = d.rhs_batch[i] = i;
+    tpt_val_t turned = dot(b, w, x, d);
+    tpt_ir_barrier(b, 1, &turned, &turned); /* or the compiler turns it back */
+    return tpt_ir_transpose(b, turned, perm);
+}
+
 /* [m, k] x [k, n], or the same with one batch dim. */
 static tpt_val_t product(tpt_ir_t *b, tpt_val_t x, tpt_val_t y) {
     tpt_ir_dot_t d = {0};
     const int rank = tpt_ir_rank(b, x);
+    const int64_t rows = tpt_ir_dim(b, x, -2);
+    const tpt_val_t w = tpt_ir_turned_dots(b) ? tpt_ir_untransposed(b, y) : TPT_VAL_NONE;
+    if (w != TPT_VAL_NONE && rows > 1 && rows < tpt_ir_dim(b, y, -1) && 4 * rows <= tpt_ir_dim(b, x, -1)) return product_turned(b, x, w);
     d.n_batch = rank - 2;
     for (int i = 0; i < d.n_batch; i++) d.lhs_batch[i] = d.rhs_batch[i] = i;
     d.n_contract = 1;

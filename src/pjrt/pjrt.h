@@ -36,6 +36,7 @@ bool tpt_client_host_memory(const tpt_client_t *client); /* buffers are plain ho
 bool tpt_client_portable(tpt_client_t *client);
 /* false: max and min reductions of this plugin lose NaN whatever the compile options say, so programs must test for it. */
 bool tpt_client_reduce_keeps_nan(const tpt_client_t *client);
+bool tpt_client_donation_pays(const tpt_client_t *client, int64_t nbytes); /* is taking over a buffer of this size worth it? */
 /* TPT_UNIMPLEMENTED when the plugin keeps no statistics (then the caller counts by itself). */
 TPT_MUST_USE tpt_status_t *tpt_client_memory(tpt_client_t *client, int device, tpt_memory_stats_t *out_stats);
 

@@ -154,7 +154,7 @@ static void gather_inputs(const tpt_graph_t *g, const tpt_cut_t *cut, bool donat
         tpt_buffer_t *b = g->values[cut->inputs[i]].buffer;
         r->args[r->nargs++] = b;
         if (cut->aliases[i] < 0) continue;
-        if (donate && tpt_buffer_refs(b) == 1) tpt_counter_add(TPT_COUNTER_donations, 1);
+        if (donate && tpt_buffer_refs(b) == 1 && tpt_client_donation_pays(tpt_runtime_client(), tpt_buffer_nbytes(b))) tpt_counter_add(TPT_COUNTER_donations, 1);
         else r->keep[r->nkeep++] = i;
     }
 }

@@ -490,7 +490,9 @@ def test_parameters(dtype):
     check("softplus", x, 2, 5)
     check("softshrink", x, 0.6)
     check("hardshrink", x, 0.6)
-    check("gelu", x)
+    # For huge values cpu's own gelu depends on the processor (oneDNN overflows on some): there mathematics decides.
+    check("gelu", x[x.abs() < 1e4])
+    assert torch.nn.functional.gelu(torch.tensor([float("inf")], dtype=dtype).tpu()).item() == float("inf")
     check("gelu", x, approximate="tanh")
     check("_prelu_kernel", x, torch.tensor([0.3], dtype=dtype))
 
