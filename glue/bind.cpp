@@ -202,7 +202,14 @@ Before before_of(const std::string& base) {
     return Before::IndexPut;
   }
   if (base == "aten::fill_" || base == "aten::zero_") return Before::Fill;
+  if (base == "aten::repeat_interleave") return Before::Repeat;
   return Before::Nothing;
+}
+
+// Where cpu refuses to write what it reads, even at the same places.
+bool must_be_apart(const std::string& base, uint32_t flags) {
+  if (base == "aten::masked_scatter" || base == "aten::masked_scatter_") return false;
+  return (flags & TPT_ROW_INDEX) != 0 || base == "aten::cat" || base == "aten::stack" || base == "aten::masked_select";
 }
 
 tpt_status_t* bind_core(Binding* binding) {
@@ -246,6 +253,7 @@ Binding* bind_schema(const tpt_row_t* row, const c10::OperatorName& name) {
     binding->flags = tpt_row_flags(row);
     binding->foreach = name.name.find("::_foreach_") != std::string::npos || name.name.find("::_fused_") != std::string::npos;
     binding->before = before_of(name.name);
+    binding->apart = must_be_apart(name.name, binding->flags);
     const bool host = (binding->flags & TPT_ROW_HOST) != 0;  // any argument will do: the core never sees it
     if (host || (fill_slots(binding.get(), &why) && fill_returns(binding.get(), &why))) {
       tpt_status_t* status = host ? nullptr : bind_core(binding.get());

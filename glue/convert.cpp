@@ -291,9 +291,15 @@ void check_overlap(const Binding& binding, Args args) {
     at::assert_no_internal_overlap(written);
     const c10::StorageImpl* storage = written.storage().unsafeGetStorageImpl();
     for (size_t k = 0; k < binding.slots.size(); k++) {
+      if (k != i && binding.apart && args[k].isTensorList()) {
+        for (const auto& item : args[k].toListRef()) {
+          if (item.isTensor() && item.toTensor().defined()) at::assert_no_overlap(written, item.toTensor());
+        }
+      }
       if (k == i || !args[k].isTensor()) continue;
       const at::Tensor& read = args[k].toTensor();
       if (!read.defined() || read.device().type() != kTpu || read.storage().unsafeGetStorageImpl() != storage) continue;
+      if (binding.apart) at::assert_no_overlap(written, read);
       at::assert_no_partial_overlap(written, read);
     }
   }

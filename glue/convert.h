@@ -49,7 +49,7 @@ struct Return {
 };
 
 // What must be done to a call's stack before it is converted (index.cpp).
-enum class Before : uint8_t { Nothing, Index, IndexPut, Fill };
+enum class Before : uint8_t { Nothing, Index, IndexPut, Fill, Repeat };
 
 // A row seen through one schema, made once at load and never freed.
 struct Binding {
@@ -68,6 +68,7 @@ struct Binding {
   bool has_out = false;    // out= form
   bool has_write = false;  // in-place or out=
   bool plain = false;      // every return is a fresh tensor, or there is one and it is a fresh list
+  bool apart = false;      // what is written may be none of the inputs
   bool foreach = false;    // lists of tensors: no overlap checks
   Before before = Before::Nothing;
   // Set for out= forms that no meta kernel can size: they run the functional form and copy.

@@ -86,11 +86,16 @@ void call_composite(const Binding& binding, std::vector<c10::IValue>* stack) {
 }
 
 // Gives our out= tensors the sizes that the meta kernel gave theirs (it has warned where that is due). True if any changed.
-bool resize_outs(Args args, const MetaResult& meta) {
+bool resize_outs(const Binding& binding, Args args, const MetaResult& meta) {
   bool changed = false;
   for (const auto& [slot, twin] : meta.outs) {
     const at::Tensor& out = args[static_cast<size_t>(slot)].toTensor();
     if (out.sizes() == twin.sizes()) continue;
+    // Meta kernels forget that an input must keep its size.
+    for (size_t i = 0; i < args.size(); i++) {
+      TORCH_CHECK(binding.slots[i].out || !args[i].isTensor() || !args[i].toTensor().is_same(out), "output with shape ",
+                  out.sizes(), " doesn't match the broadcast shape ", twin.sizes());
+    }
     out.resize_(twin.sizes());
     if (twin.is_non_overlapping_and_dense() && out.strides() != twin.strides()) {
       out.unsafeGetTensorImpl()->set_sizes_and_strides(twin.sizes(), twin.strides());
@@ -119,6 +124,8 @@ void call_functional(const Binding& binding, std::vector<c10::IValue>* stack) {
   binding.functional->callBoxed(&inner);
   TORCH_CHECK(inner.size() == outs.size(), binding.name, ": the functional form gives ", inner.size(), " results");
   for (size_t i = 0; i < outs.size(); i++) {
+    const c10::ScalarType from = inner[i].toTensor().scalar_type(), to = outs[i].toTensor().scalar_type();
+    TORCH_CHECK(c10::canCast(from, to), "result type ", from, " can't be cast to the desired output type ", to);
     at::native::resize_output(outs[i].toTensor(), inner[i].toTensor().sizes());
     outs[i].toTensor().copy_(inner[i].toTensor());
   }
@@ -154,7 +161,7 @@ C10_NOINLINE Miss plan_call(const Binding& binding, Args args, Converted* conver
     check(tpt_call_plan(call, nullptr, 0));  // in place: nothing to type
     return Miss::Planned;
   }
-  if (resize_outs(args, meta)) {
+  if (resize_outs(binding, args, meta)) {
     const char* where = call->where;
     end->close();
     convert(binding, args, converted);

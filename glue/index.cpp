@@ -86,11 +86,29 @@ bool fill(const Binding& binding, std::vector<c10::IValue>* stack, size_t base) 
   return true;
 }
 
+// repeat_interleave(repeats): the size of the result is their sum, which the host reads where the caller does not give it.
+void size_repeats(std::vector<c10::IValue>* stack, size_t base) {
+  const at::Tensor repeats = (*stack)[base].toTensor();
+  c10::IValue& size = (*stack)[base + 1];
+  if (!size.isNone() || repeats.dim() != 1 || (repeats.scalar_type() != at::kLong && repeats.scalar_type() != at::kInt)) return;
+  if (repeats.numel() == 0) {
+    size = static_cast<int64_t>(0);
+    return;
+  }
+  const at::Tensor read = at::stack({repeats.sum(), repeats.min().to(at::kLong)}).cpu();
+  TORCH_CHECK(read.const_data_ptr<int64_t>()[1] >= 0, "repeats can not be negative");
+  size = read.const_data_ptr<int64_t>()[0];
+}
+
 }  // namespace
 
 bool before_call(const Binding& binding, std::vector<c10::IValue>* stack) {
   const size_t base = stack->size() - binding.slots.size();
   if (binding.before == Before::Fill) return fill(binding, stack, base);
+  if (binding.before == Before::Repeat) {
+    size_repeats(stack, base);
+    return false;
+  }
   const at::Tensor self = (*stack)[base].toTensor();
   for (const auto& item : (*stack)[base + 1].toListRef()) {
     if (!item.isTensor() || !item.toTensor().defined()) continue;

@@ -83,6 +83,8 @@ def _store(target, value):
         for one, other in zip(target, value, strict=True):
             _store(one, other)
         return
+    if not torch.can_cast(value.dtype, target.dtype):
+        raise RuntimeError(f"result type {value.dtype} can't be cast to the desired output type {target.dtype}")
     if target.shape != value.shape:
         target.resize_(value.shape)
     target.copy_(value)

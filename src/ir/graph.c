@@ -75,7 +75,7 @@ tpt_val_t tpt_ir_error(tpt_ir_t *ir, const char *fmt, ...) {
     if (ir->error != NULL) return TPT_VAL_NONE;
     va_list args;
     va_start(args, fmt);
-    ir->error = tpt_status_makev(TPT_INVALID_ARGUMENT, fmt, args);
+    ir->error = tpt_status_makev(TPT_INTERNAL, fmt, args);
     va_end(args);
     return TPT_VAL_NONE;
 }

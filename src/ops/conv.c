@@ -25,6 +25,8 @@ static conv_args_t read_args(tpt_lower_t *L, tpt_val_t input) {
     read_ints(L, "padding", a.spatial, 0, a.padding);
     read_ints(L, "dilation", a.spatial, 1, a.dilation);
     read_ints(L, "output_padding", a.spatial, 0, a.output_padding);
+    for (int i = 0; i < a.spatial; i++)
+        if (a.padding[i] < 0) (void)tpt_lower_fail(L, TPT_INVALID_ARGUMENT, "negative padding is not supported");
     a.groups = tpt_lower_int(L, "groups", 1);
     a.transposed = tpt_lower_bool(L, "transposed", false);
     return a;

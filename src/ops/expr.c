@@ -90,12 +90,11 @@ static bool word_is(const char *word, size_t size, const char *text) {
 
 /* ---- dtypes ---- */
 
-/* The dtype that the first result will be converted to, where it is known. */
+/* The dtype that PyTorch gives the first result, where it is known. That of an `out=` tensor says nothing of it: the result is
+ * computed in its own dtype first (an int8 sum wraps around before it is written to a float64). */
 static tpt_dtype_t out_dtype(const tpt_lower_t *L) {
-    if (L->nouts > 0 && L->outs != NULL) return (tpt_dtype_t)L->outs[0].dtype;
-    int i = tpt_lower_find(L, "out");
-    if (i < 0) i = tpt_lower_find(L, "grad_input");
-    return i >= 0 && L->args[i].kind == TPT_ARG_TENSOR ? (tpt_dtype_t)L->args[i].u.tensor.dtype : TPT_DTYPE_NONE;
+    if (L->nouts > 0 && L->outs != NULL && !L->written) return (tpt_dtype_t)L->outs[0].dtype;
+    return tpt_lower_dtype((tpt_lower_t *)(uintptr_t)L, "__default_dtype", TPT_DTYPE_NONE);
 }
 
 tpt_dtype_t tpt_expr_dtype(const tpt_lower_t *L) {
@@ -105,7 +104,7 @@ tpt_dtype_t tpt_expr_dtype(const tpt_lower_t *L) {
     tpt_dtype_t out = out_dtype(L);
     bool broad = tpt_dtype_is_float(out) || tpt_dtype_is_complex(out);
     if (common == TPT_BOOL || tpt_dtype_is_int(common)) {
-        if (broad)
+        if (broad && (promote == TPT_PROMOTE_FLOAT || !L->written))
             common = out;
         else if (promote == TPT_PROMOTE_FLOAT)
             common = TPT_F32;
@@ -266,8 +265,8 @@ static item_t call_where(parser_t *p) {
     return make_value(tpt_ir_select(p->ir, to_bool(p, cond), v[0], v[1]));
 }
 
-/* has(x) and truth(x), whether an argument is given and whether it is of dtype bool: looks at it without reading it. */
-static item_t call_has(parser_t *p, bool truth) {
+/* has(x), truth(x), kind(x): is an argument given, is it of dtype bool, which dtype has it? It is looked at without reading it. */
+static item_t call_has(parser_t *p, char what) {
     skip_space(p);
     size_t size = word_size(p->at);
     const char *word = p->at;
@@ -276,9 +275,8 @@ static item_t call_has(parser_t *p, bool truth) {
     for (int i = 0; i < p->L->nargs; i++) {
         const tpt_arg_t *arg = &p->L->args[i];
         if (!word_is(word, size, p->L->names[i])) continue;
-        if (!truth) return make_static(arg->kind != TPT_ARG_NONE);
-        return make_static((arg->kind == TPT_ARG_TENSOR && arg->u.tensor.dtype == TPT_BOOL) ||
-                           (arg->kind == TPT_ARG_NUMBER && arg->u.number.dtype == TPT_BOOL));
+        int d = arg->kind == TPT_ARG_TENSOR ? arg->u.tensor.dtype : arg->kind == TPT_ARG_NUMBER ? arg->u.number.dtype : 0;
+        return make_static(what == 'h' ? arg->kind != TPT_ARG_NONE : what == 't' ? d == TPT_BOOL : d);
     }
     return make_static(0);
 }
@@ -375,8 +373,9 @@ static item_t call_function(parser_t *p, const tpt_expr_function_t *f) {
 static item_t parse_call(parser_t *p, const char *word, size_t size) {
     if (word_is(word, size, "if")) return call_if(p);
     if (word_is(word, size, "where")) return call_where(p);
-    if (word_is(word, size, "has")) return call_has(p, false);
-    if (word_is(word, size, "truth")) return call_has(p, true);
+    if (word_is(word, size, "has")) return call_has(p, 'h');
+    if (word_is(word, size, "truth")) return call_has(p, 't');
+    if (word_is(word, size, "kind")) return call_has(p, 'k');
     if (word_is(word, size, "poly")) return call_poly(p);
     if (word_is(word, size, "fail")) return call_fail(p);
     if (word_is(word, size, "raw")) {

@@ -9,7 +9,7 @@
  * computed from them alone. Literals take the dtype of the other operand. `raw(x)` reads an argument in its own dtype; a bare
  * name as the first argument of `where` or `bool` is read raw too. `if(cond, a, b)` needs a condition known when lowering, and
  * only the branch taken is looked at. `has(x)` tells whether an optional argument was given, `truth(x)` whether it is of dtype
- * bool. `fail('text')` refuses the call. `poly('name', t)` is a fitted polynomial of special_tables.h. isfloat(x),
+ * bool, `kind(x)` which dtype it has. `fail('text')` refuses the call. `poly('name', t)` is a fitted polynomial of special_tables.h. isfloat(x),
  * iscomplex(x), isint(x), isbool(x), isunsigned(x), isf64(x) ask for the dtype of x. */
 #ifndef TPT_OPS_EXPR_H
 #define TPT_OPS_EXPR_H

@@ -80,7 +80,11 @@ static tpt_type_t broadcast_type(const tpt_type_t *a, const tpt_type_t *b) {
 }
 
 void tpt_index_masked_select(tpt_lower_t *L) {
-    tpt_val_t x = tpt_lower_tensor(L, "self"), mask = tpt_ir_convert(L->ir, tpt_lower_tensor(L, "mask"), TPT_BOOL);
+    tpt_val_t x = tpt_lower_tensor(L, "self"), mask = tpt_lower_tensor(L, "mask");
+    if (tpt_ir_dtype(L->ir, mask) != TPT_BOOL) {
+        (void)tpt_lower_fail(L, TPT_INVALID_ARGUMENT, "masked_select: expected BoolTensor for mask");
+        return;
+    }
     tpt_type_t type = broadcast_type(tpt_ir_type(L->ir, x), tpt_ir_type(L->ir, mask));
     x = tpt_ir_flatten(L->ir, tpt_ir_broadcast_to(L->ir, x, type.rank, type.dims));
     mask = tpt_ir_flatten(L->ir, tpt_ir_broadcast_to(L->ir, mask, type.rank, type.dims));
@@ -92,7 +96,12 @@ void tpt_index_masked_select(tpt_lower_t *L) {
 
 /* The k-th true element takes source's k-th value; a source too short is flagged. */
 void tpt_index_masked_scatter(tpt_lower_t *L) {
-    tpt_val_t x = tpt_lower_tensor(L, "self"), mask = tpt_ir_convert(L->ir, tpt_lower_tensor(L, "mask"), TPT_BOOL);
+    tpt_val_t x = tpt_lower_tensor(L, "self"), mask = tpt_lower_tensor(L, "mask");
+    if (tpt_ir_dtype(L->ir, mask) != TPT_BOOL) {
+        (void)tpt_lower_fail(L, TPT_INVALID_ARGUMENT, "masked_scatter_ only supports boolean masks, but got mask with dtype %s",
+                             tpt_dtype_name(tpt_ir_dtype(L->ir, mask)));
+        return;
+    }
     tpt_type_t type = broadcast_type(tpt_ir_type(L->ir, x), tpt_ir_type(L->ir, mask));
     tpt_val_t source = tpt_ir_convert(L->ir, tpt_ir_flatten(L->ir, tpt_lower_tensor(L, "source")), (tpt_dtype_t)type.dtype);
     int64_t m = tpt_ir_dim(L->ir, source, 0);

@@ -44,6 +44,7 @@ struct tpt_lower {
       values;             /* per argument: its decoded tensor values (1 for TENSOR, count for TENSORS, VAL_NONE = None) */
   int nouts;              /* fresh outputs expected (0 when unknown: NOMETA) */
   const tpt_spec_t* outs; /* their dtype and sizes, from meta kernels; NULL when unknown */
+  bool written;           /* in-place and out= calls: nouts and outs tell of the written tensors instead */
   /* Filled by the lowering: */
   int nresults, results_capacity;
   tpt_val_t* results; /* [fresh outputs..., then one per written tensor in schema order, `writes` last] */

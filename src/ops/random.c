@@ -137,7 +137,8 @@ void tpt_ops_native_dropout(tpt_lower_t *L) {
 void tpt_ops_native_dropout_backward(tpt_lower_t *L) {
     tpt_ir_t *ir = L->ir;
     tpt_val_t grad = tpt_lower_tensor(L, "grad_output");
-    tpt_dtype_t acc = tpt_dtype_opmath(tpt_ir_dtype(ir, grad));
+    tpt_dtype_t own = tpt_ir_dtype(ir, grad);
+    tpt_dtype_t acc = tpt_dtype_is_float(own) || tpt_dtype_is_complex(own) ? tpt_dtype_opmath(own) : TPT_F32;
     tpt_val_t kept = tpt_ir_mul(ir, tpt_ir_convert(ir, grad, acc), tpt_ir_convert(ir, tpt_lower_tensor(L, "mask"), acc));
     tpt_lower_result(L, tpt_ir_mul(ir, kept, tpt_lower_number(L, "scale", acc)));
 }

@@ -36,6 +36,20 @@ static int64_t most_of(tpt_dtype_t d) {
     }
 }
 
+/* Refuses bounds that an integer dtype can't hold, as cpu does. */
+static bool check_bounds(tpt_lower_t *L, tpt_dtype_t d, int64_t from, int64_t last) {
+    int64_t low = d == TPT_I8 ? INT8_MIN : d == TPT_I16 ? INT16_MIN : d == TPT_I32 ? INT32_MIN : d == TPT_I64 ? INT64_MIN : 0;
+    if (d != TPT_BOOL && !tpt_dtype_is_int(d)) return true;
+    bool bad_from = from < low || from > most_of(d);
+    if (!bad_from && last <= most_of(d)) return true;
+    static const char *const names[TPT_DTYPE_COUNT] = {
+        [TPT_BOOL] = "bool",      [TPT_U8] = "unsigned char",   [TPT_I8] = "signed char", [TPT_I16] = "short int",
+        [TPT_I32] = "int",        [TPT_I64] = "long int",       [TPT_U16] = "short unsigned int",
+        [TPT_U32] = "unsigned int", [TPT_U64] = "long unsigned int"};
+    (void)tpt_lower_fail(L, TPT_INVALID_ARGUMENT, "%s is out of bounds for %s", bad_from ? "from" : "to - 1", names[d]);
+    return false;
+}
+
 /* random, random.to, random.from: [from, to), up to the dtype's largest inclusive when there is no `to`. */
 void tpt_ops_random(tpt_lower_t *L) {
     tpt_ir_t *ir = L->ir;
@@ -50,6 +64,7 @@ void tpt_ops_random(tpt_lower_t *L) {
                              (long long)last + 1);
         return;
     }
+    if (!check_bounds(L, d, from, last)) return;
     uint64_t range = (uint64_t)last - (uint64_t)from + 1; /* 0: all 2^64 */
     tpt_val_t bits;
     if (range != 0 && range <= UINT32_MAX) { /* the high half of 32 bits times the range: no division */
@@ -112,6 +127,11 @@ void tpt_ops_multinomial(tpt_lower_t *L) {
     tpt_val_t p = tpt_lower_tensor(L, "self");
     int rank = tpt_ir_rank(ir, p);
     int64_t k = tpt_lower_int(L, "num_samples", 1);
+    if (tpt_ir_status(ir) == NULL && !tpt_dtype_is_float(tpt_ir_dtype(ir, p))) {
+        (void)tpt_lower_fail(L, TPT_INVALID_ARGUMENT, "multinomial only supports floating-point dtypes for input, got: %s",
+                             tpt_dtype_name(tpt_ir_dtype(ir, p)));
+        return;
+    }
     if (rank == 1) p = tpt_ir_unsqueeze(ir, p, 0);
     p = tpt_ir_convert(ir, p, tpt_ir_dtype(ir, p) == TPT_F64 ? TPT_F64 : TPT_F32);
     if (tpt_ir_status(ir) != NULL) return;

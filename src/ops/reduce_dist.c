@@ -49,11 +49,30 @@ static tpt_val_t pair_gradient(tpt_ir_t *ir, tpt_val_t x, tpt_val_t y, tpt_val_t
     return tpt_reduce_run(&r, TPT_IR_RED_ADD, terms);
 }
 
+/* Sums v over the batch dims that PyTorch does not expect of the result: it drops them where there is nothing to sum. */
+static tpt_val_t sum_to(tpt_lower_t *L, tpt_val_t v) {
+    tpt_ir_t *ir = L->ir;
+    if (tpt_ir_status(ir) != NULL) return TPT_VAL_NONE;
+    tpt_type_t wide = *tpt_ir_type(ir, v), narrow = wide;
+    if (L->nouts > 0 && L->outs != NULL) narrow = tpt_type_make((tpt_dtype_t)wide.dtype, L->outs[0].rank, L->outs[0].sizes);
+    int extra = wide.rank - narrow.rank;
+    tpt_reduce_t r = tpt_reduce_all(ir, v);
+    r.ndims = 0;
+    r.count = 1;
+    for (int d = 0; d < wide.rank; d++) {
+        if (d >= extra && narrow.dims[d - extra] == wide.dims[d]) continue;
+        r.dims[r.ndims++] = d;
+        r.count *= wide.dims[d];
+    }
+    if (r.ndims > 0) v = tpt_reduce_run(&r, TPT_IR_RED_ADD, v);
+    return tpt_ir_reshape(ir, v, narrow.rank, narrow.dims);
+}
+
 void tpt_ops_cdist_backward(tpt_lower_t *L) {
     tpt_ir_t *ir = L->ir;
     tpt_val_t x = opmath(ir, tpt_lower_tensor(L, "x1")), y = opmath(ir, tpt_lower_tensor(L, "x2"));
     tpt_val_t grad = opmath(ir, tpt_lower_tensor(L, "grad")), dist = opmath(ir, tpt_lower_tensor(L, "cdist"));
-    tpt_lower_result(L, pair_gradient(ir, x, y, grad, dist, tpt_lower_static(L, "p", 2.0)));
+    tpt_lower_result(L, sum_to(L, pair_gradient(ir, x, y, grad, dist, tpt_lower_static(L, "p", 2.0))));
 }
 
 /* ---- pairs within one set ------------------------------------------------------------------------------------------ */

@@ -148,7 +148,10 @@ void tpt_ops_cumsum(tpt_lower_t *L) {
     int dim;
     tpt_val_t x = scan_input(L, &dim);
     tpt_dtype_t own = tpt_ir_dtype(L->ir, x);
-    tpt_dtype_t d = tpt_lower_dtype(L, "dtype", own == TPT_BOOL || tpt_dtype_is_int(own) ? TPT_I64 : own);
+    tpt_dtype_t usual = own == TPT_BOOL || tpt_dtype_is_int(own) ? TPT_I64 : own;
+    /* A given target decides: cpu sums up integers when the target is one. */
+    if (tpt_lower_is_tensor(L, "out")) usual = (tpt_dtype_t)L->args[tpt_lower_find(L, "out")].u.tensor.dtype;
+    tpt_dtype_t d = tpt_lower_dtype(L, "dtype", usual);
     x = tpt_ir_convert(L->ir, tpt_ir_convert(L->ir, x, d), tpt_dtype_opmath(d));
     tpt_scan_run(L->ir, 1, &x, dim, L->row->data ? op_mul : op_add);
     scan_result(L, x);

@@ -44,6 +44,10 @@ void tpt_ops_searchsorted(tpt_lower_t *L) {
     bool buckets = tpt_lower_has(L, "boundaries");
     tpt_val_t sorted = tpt_lower_tensor(L, buckets ? "boundaries" : "sorted_sequence"), values = tpt_lower_tensor(L, "self");
     tpt_type_t shape = *tpt_ir_type(ir, values);
+    if (buckets && tpt_ir_rank(ir, sorted) != 1) {
+        (void)tpt_lower_fail(L, TPT_INVALID_ARGUMENT, "boundaries tensor must be 1 dimension, but got dim(%d)", tpt_ir_rank(ir, sorted));
+        return;
+    }
     tpt_dtype_t d = tpt_ir_dtype(ir, sorted);
     if (d != tpt_ir_dtype(ir, values)) d = tpt_promote_args(L);
     tpt_val_t sorter = tpt_lower_optional(L, "sorter");

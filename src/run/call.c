@@ -31,10 +31,19 @@ tpt_status_t *tpt_graph_cut(int device) {
 
 /* ---- calls --------------------------------------------------------------------------------------------------------- */
 
+static tpt_status_t *check_numbers(const tpt_op_t *op, const tpt_arg_t *args) {
+    for (int i = 0; i < op->nrefusals; i++) {
+        int with = op->refusals[i].with;
+        TPT_TRY(tpt_refusal_check(op->refusals[i].rule, &args[op->refusals[i].arg], with < 0 ? NULL : &args[with]));
+    }
+    return NULL;
+}
+
 tpt_status_t *tpt_call_begin(tpt_call_t *c, const tpt_op_t *op, const tpt_arg_t *args, int nargs, int device) {
     tpt_dev_t *dev;
     TPT_TRY(tpt_dev_get(device, &dev));
     if (nargs != op->nparams) return tpt_status_make(TPT_INTERNAL, "%s: %d arguments, the schema has %d", op->schema_name, nargs, op->nparams);
+    if (op->nrefusals > 0) TPT_TRY(check_numbers(op, args));
     c->op = op;
     c->args = args;
     c->nargs = nargs;

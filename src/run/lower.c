@@ -176,6 +176,18 @@ static tpt_status_t *fresh_results(lowering_t *w, const tpt_node_t *node, const 
     return NULL;
 }
 
+/* cpu's words where integers would be given the fractions that an op computes of them. */
+static tpt_status_t *check_cast(const tpt_lower_t *L, tpt_dtype_t result, tpt_dtype_t target) {
+    bool whole = tpt_dtype_is_int(target) || target == TPT_BOOL;
+    if (L->row->promote != TPT_PROMOTE_FLOAT || !whole || tpt_dtype_is_int(result) || result == TPT_BOOL) return NULL;
+    static const char *const names[TPT_DTYPE_COUNT] = {
+        [TPT_BOOL] = "Bool", [TPT_U8] = "Byte", [TPT_I8] = "Char", [TPT_I16] = "Short", [TPT_I32] = "Int", [TPT_I64] = "Long",
+        [TPT_U16] = "UInt16", [TPT_U32] = "UInt32", [TPT_U64] = "UInt64", [TPT_F32] = "Float", [TPT_F64] = "Double",
+        [TPT_C64] = "ComplexFloat", [TPT_C128] = "ComplexDouble"};
+    return tpt_status_make(TPT_INVALID_ARGUMENT, "result type %s can't be cast to the desired output type %s",
+                           names[result] ? names[result] : tpt_dtype_name(result), names[target]);
+}
+
 static tpt_status_t *written_results(lowering_t *w, const tpt_node_t *node, const tpt_lower_t *L) {
     const tpt_plan_t *p = node->plan;
     for (int k = 0; k < p->nwrites; k++) {
@@ -187,6 +199,7 @@ static tpt_status_t *written_results(lowering_t *w, const tpt_node_t *node, cons
                 base = w->values[node->first_output + (uint32_t)(p->nouts + j)];
         TPT_TRY(check_shape(L, p->nouts + k, v, pt->view.rank, pt->view.sizes));
         starts_of(w, pt, starts);
+        TPT_TRY(check_cast(L, tpt_ir_dtype(w->ir, v), (tpt_dtype_t)pt->view.dtype));
         v = tpt_ir_convert(w->ir, v, (tpt_dtype_t)pt->view.dtype);
         w->values[node->first_output + (uint32_t)(p->nouts + k)] = tpt_view_write(w->ir, &pt->view, base, v, starts);
     }
@@ -226,6 +239,7 @@ static tpt_status_t *run_row(lowering_t *w, const tpt_node_t *node, tpt_lower_t 
         }
         L->outs = targets;
         L->nouts = p->nwrites;
+        L->written = true;
     }
     w->streams = 0;
     TPT_TRY(decode_args(w, node, &L->values));
@@ -248,7 +262,10 @@ static tpt_status_t *lower_node(lowering_t *w, uint32_t index) {
     if (!status) join_flag(w, &L);
     if (!status) status = tpt_ir_take_status(w->ir);
     tpt_free(L.results);
-    return tpt_status_annotate(status, "lowering %s", p->op->schema_name);
+    /* Refusals are worded for the user, as PyTorch words them. */
+    tpt_code_t code = tpt_status_code(status);
+    bool refusal = code == TPT_OUT_OF_RANGE || code == TPT_INVALID_ARGUMENT;
+    return refusal ? status : tpt_status_annotate(status, "lowering %s", p->op->schema_name);
 }
 
 /* ---- whole programs ------------------------------------------------------------------------------------------------ */

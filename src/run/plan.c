@@ -43,6 +43,26 @@ static char *copy_text(const char *text) {
     return copy;
 }
 
+static int param_index(const tpt_op_t *op, const char *name) {
+    for (int i = 0; name && i < op->nparams; i++)
+        if (strcmp(op->names[i], name) == 0) return i;
+    return -1;
+}
+
+static void bind_refusals(tpt_op_t *op) {
+    const tpt_refusal_t *first;
+    int count = tpt_refusals_of(op->row, &first);
+    for (int i = 0; i < count && op->nrefusals < TPT_MAX_REFUSALS; i++) {
+        const tpt_refusal_t *rule = tpt_refusal_at(first, i);
+        int arg = param_index(op, tpt_refusal_arg(rule)), k = op->nrefusals;
+        if (arg < 0) continue;
+        op->refusals[k].rule = rule;
+        op->refusals[k].arg = arg;
+        op->refusals[k].with = param_index(op, tpt_refusal_with(rule));
+        op->nrefusals++;
+    }
+}
+
 tpt_status_t *tpt_op_bind(const tpt_row_t *row, const char *schema_name, int nparams, const tpt_param_t *params,
                           bool fresh_outs, tpt_op_t **out_op) {
     if (nparams < 0 || nparams > 255) return tpt_status_make(TPT_INVALID_ARGUMENT, "%s has %d parameters", schema_name, nparams);
@@ -71,6 +91,7 @@ tpt_status_t *tpt_op_bind(const tpt_row_t *row, const char *schema_name, int npa
         free_op(op);
         return tpt_status_oom(sizeof *op);
     }
+    bind_refusals(op);
     tpt_mutex_lock(&plans_lock);
     op->next = all_ops;
     all_ops = op;
@@ -249,8 +270,7 @@ static tpt_status_t *fill_plan(tpt_plan_t *p, const tpt_call_t *c, const tpt_spe
     p->dynamic = p->op->row->flags & TPT_ROW_DYNAMIC;
     TPT_TRY(plan_writes(p));
     if (p->op->fresh_outs && specs) TPT_TRY(plan_outs(p, specs, nspecs));
-    TPT_TRY_MSG(tpt_prog_try_plan(p), "lowering %s", p->op->schema_name);
-    return NULL;
+    return tpt_prog_try_plan(p);
 }
 
 tpt_status_t *tpt_plan_make(tpt_call_t *c, const tpt_spec_t *specs, int nspecs, tpt_plan_t **out_plan) {

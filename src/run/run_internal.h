@@ -17,6 +17,7 @@
 #include "base/vec.h"
 #include "cache/cache.h"
 #include "ops/ops.h"
+#include "ops/refuse.h"
 #include "pjrt/pjrt.h"
 
 #define TPT_MAX_DEVICES 64
@@ -74,6 +75,7 @@ tpt_val_t tpt_view_write(tpt_ir_t *ir, const tpt_view_t *view, tpt_val_t base, t
 bool tpt_view_is_whole(const tpt_view_t *view);
 
 /* ---- ops and plans (plan.c) ---------------------------------------------------------------------------------------- */
+#define TPT_MAX_REFUSALS 4
 struct tpt_op {
     uint64_t id;
     _Atomic(tpt_plan_t *) recent[2]; /* last plans used: the steady state needs no look-up. Plans are never freed in use */
@@ -86,6 +88,11 @@ struct tpt_op {
     uint64_t statics; /* bit i: number param i is part of the key */
     tpt_op_t *next;   /* all ops, alive for ever */
     uint64_t ones;    /* bit i: the same, but only while it is 1 ("alpha=1" of a row) */
+    struct {
+        const tpt_refusal_t *rule;
+        int arg, with; /* -1: the schema has none */
+    } refusals[TPT_MAX_REFUSALS]; /* numbers that PyTorch refuses */
+    int nrefusals;
 };
 
 typedef struct tpt_plan_tensor {

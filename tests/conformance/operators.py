@@ -23,6 +23,7 @@ _UNDEFINED = re.compile(r"^(new_)?empty(_like|_strided|_permuted)?$|^resize_(as_
 _HOST_ARGUMENTS = {"tensor_split"}
 # With some `out=` the host's kernel of these writes past its memory (2.13): nothing to compare with.
 _HOST_CORRUPTS = {"linalg.lu", "lu_unpack", "tril", "triu"}
+_WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.float32: torch.float64}
 _MOST_SAMPLES = 64
 
 
@@ -58,15 +59,16 @@ def _samples(op: Any, dtype: str, limit: int, requires_grad: bool = False) -> li
 
 
 def _widened(sample: Any, dtype: str) -> Any:
-    """A sample of halves in float32; None for other dtypes."""
+    """A sample of halves in float32, of float32 in float64; None for other dtypes."""
     narrow = getattr(torch, dtype)
-    if narrow not in (torch.float16, torch.bfloat16):
+    if narrow not in _WIDER:
         return None
+    wider = _WIDER[narrow]
 
     def wide(x: Any) -> Any:
         if isinstance(x, torch.dtype):
-            return torch.float32 if x is narrow else x
-        return x.float().requires_grad_(x.requires_grad) if x.dtype == narrow else x
+            return wider if x is narrow else x
+        return x.to(wider).requires_grad_(x.requires_grad) if x.dtype == narrow else x
 
     return sample.transform(wide)
 

@@ -51,7 +51,7 @@ class Case:
     refusal: bool = False
     """Is an exception an answer, to be compared like a result? If not, a case that the host refuses counts for nothing."""
     widened: Callable[[], Any] | None = None
-    """The same work on the host in a wider dtype, for halves: being as near to it as the host is will do."""
+    """The same work on the host in a wider dtype: being as near to that as the host is will do."""
 
 
 @dataclass

@@ -38,6 +38,98 @@ def test_same_exception_and_text_as_cpu(name):
         CASES[name]("tpu")
 
 
+def ints(device, dtype=torch.int64):
+    return torch.ones(3, dtype=dtype, device=device)
+
+
+def aliased(fn):
+    """fn(x, i): x is a view of six numbers, i three indices."""
+    return lambda d: fn(torch.arange(6.0, device=d)[:3], torch.tensor([0, 1, 2], device=d))
+
+
+# Numbers are no part of a plan's key: each entry has a good call, that makes the plan, and a bad one.
+NUMBERS = {
+    "uniform": (lambda d, n: torch.ones(3, device=d).uniform_(0, n), 1.0, -1.0),
+    "geometric": (lambda d, n: torch.ones(3, device=d).geometric_(n), 0.5, 1.0),
+    "exponential": (lambda d, n: torch.ones(3, device=d).exponential_(n), 1.0, 0.0),
+    "cauchy": (lambda d, n: torch.ones(3, device=d).cauchy_(0, n), 1.0, -1.0),
+    "log_normal": (lambda d, n: torch.ones(3, device=d).log_normal_(0, n), 1.0, -1.0),
+    "normal": (lambda d, n: torch.ones(3, device=d).normal_(0, n), 0.0, -1.0),
+    "bernoulli": (lambda d, n: torch.ones(3, device=d).bernoulli_(n), 1.0, 1.5),
+    "renorm": (lambda d, n: torch.renorm(torch.ones(3, 3, device=d), 2, 0, n), 1.0, -1.0),
+    "huber": (lambda d, n: torch.nn.functional.huber_loss(tpu(3).to(d), tpu(3).to(d), delta=n), 1.0, 0.0),
+    "smooth_l1": (lambda d, n: torch._C._nn.smooth_l1_loss(tpu(3).to(d), tpu(3).to(d), beta=n), 1.0, -1.0),
+    "leaky_relu": (
+        lambda d, n: torch.nn.functional.leaky_relu_(torch.ones(3, device=d, requires_grad=True) * 1, n).sum().backward(),
+        *(0.1, -0.1),
+    ),
+    "full": (lambda d, n: torch.full((3,), n, device=d, dtype=torch.uint8), 255, 256),
+    "full half": (lambda d, n: torch.full((3,), n, device=d, dtype=torch.float16), float("-inf"), -1e9),
+    "masked_fill": (lambda d, n: ints(d, torch.int8).masked_fill(torch.ones(3, dtype=torch.bool, device=d), n), 127, 128),
+    "index_fill": (lambda d, n: ints(d, torch.int32).index_fill(0, torch.tensor([0], device=d), n), 2**31 - 1, 2**31),
+    "scatter": (lambda d, n: ints(d, torch.uint8).scatter(0, torch.tensor([0], device=d), n), 255, 300),
+    "clamp": (lambda d, n: ints(d, torch.uint8).clamp(max=n), 255, 300),
+    "floor_divide": (lambda d, n: ints(d) // n, 2, 0),
+    "remainder": (lambda d, n: ints(d) % n, 2, 0),
+    "fmod": (lambda d, n: torch.fmod(ints(d), n), 2, 0),
+    "trunc": (lambda d, n: torch.div(ints(d), n, rounding_mode="trunc"), 2, 0),
+    "random": (lambda d, n: ints(d, torch.uint8).random_(0, n), 256, 300),
+    "negative power": (lambda d, n: ints(d) ** n, 2, -1),
+    "repeats": (lambda d, n: torch.repeat_interleave(tpu(2).to(d), torch.tensor([1, n], device=d)), 2, -1),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers_that_cpu_refuses_are_refused_at_every_call(name):
+    fn, good, bad = NUMBERS[name]
+    for device in ("cpu", "tpu"):
+        fn(device, good)
+    with pytest.raises(Exception) as cpu:
+        fn("cpu", bad)
+    with pytest.raises(cpu.type, match="^" + re.escape(str(cpu.value).splitlines()[0]) + "$"):
+        fn("tpu", bad)
+
+
+# What is written may not be read, or not at other places; an integer target can't take fractions; an input keeps its size.
+WRITES = {
+    "cat": aliased(lambda x, i: torch.cat([x], out=x)),
+    "stack": aliased(lambda x, i: torch.stack([x], out=x.view(1, 3))),
+    "scatter": aliased(lambda x, i: x.scatter_(0, i, x)),
+    "scatter_add": aliased(lambda x, i: x.scatter_add_(0, i, x)),
+    "index_put": aliased(lambda x, i: x.index_put_((i,), x)),
+    "index_fill": aliased(lambda x, i: i.index_fill_(0, i, 1)),
+    "index_select": aliased(lambda x, i: torch.index_select(i, 0, i, out=i)),
+    "take": aliased(lambda x, i: torch.take(x, i, out=x)),
+    "masked_select": aliased(lambda x, i: torch.masked_select(x, x > 0, out=x)),
+    "logit": lambda d: ints(d, torch.uint8).logit_(),
+    "angle": lambda d: torch.angle(torch.ones(3, device=d), out=ints(d)),
+    "mask dtype": lambda d: torch.masked_select(torch.ones(3, device=d), torch.ones(3, device=d)),
+    "heaviside": lambda d: torch.heaviside(torch.ones(3, device=d), torch.ones(3, device=d, dtype=torch.float64)),
+    "complex": lambda d: torch.complex(torch.ones(3, device=d), torch.ones(3, device=d, dtype=torch.float64)),
+    "bucketize": lambda d: torch.bucketize(torch.ones(3, device=d), torch.ones(3, 3, device=d)),
+    "padding": lambda d: torch.conv3d(torch.ones(1, 1, 4, 4, 4, device=d), torch.ones(1, 1, 2, 2, 2, device=d), padding=-1),
+    "input as out": lambda d: (lambda x: torch.mul(x, torch.ones(4, 3, device=d), out=x))(torch.ones(1, 3, device=d)),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_what_cpu_refuses_to_write_is_refused(name):
+    with pytest.raises(Exception) as cpu:
+        WRITES[name]("cpu")
+    with pytest.raises(cpu.type, match=re.escape(str(cpu.value).splitlines()[0][:60])):
+        WRITES[name]("tpu")
+
+
+def test_the_dtype_of_a_target_does_not_decide_how_a_result_is_computed():
+    for device in ("cpu", "tpu"):
+        x = torch.full((2,), 100, dtype=torch.int8, device=device)
+        assert torch.add(x, x, out=torch.empty(2, dtype=torch.float64, device=device)).tolist() == [-56, -56]
+        assert torch.bitwise_xor(x, x, out=torch.empty(2, device=device)).tolist() == [0, 0]
+        # but for running sums it does
+        x = torch.tensor([0.5, 0.6, 0.7], device=device)
+        assert torch.cumsum(x, 0, out=torch.empty(3, dtype=torch.int64, device=device)).tolist() == [0, 0, 0]
+
+
 def test_tensors_on_two_kinds_of_devices():
     text = "Expected all tensors to be on the same device, but found at least two devices, tpu:0 and cpu!"
     for call in (lambda: tpu(3) + torch.ones(3), lambda: torch.ones(3) + tpu(3), lambda: torch.cat([tpu(3), torch.ones(3)])):

@@ -1,0 +1,133 @@
+/* refuse.c - numbers that PyTorch refuses. A line of refuse.def is one of
+ *
+ *   TPT_RANGE(row, number, low, high, ends, when, text)   the number must lie between two others; if `when` names a bool
+ *                                                         argument, only where that is true. `%s` in the text is the number
+ *   TPT_ORDER(row, number, other, text)                   it must not be above another number
+ *   TPT_FITS(row, number, with, how)                      it must fit the dtype of a tensor or dtype argument
+ *   TPT_DIVISOR(row, number, with)                        it must not be zero where all is whole numbers
+ *
+ * Lines of one row stand together. */
+#include "ops/refuse.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef enum tpt_refuse_kind { RANGE, ORDER, FITS, DIVISOR } tpt_refuse_kind_t;
+typedef enum tpt_ends { CLOSED, OPEN_LOW, OPEN } tpt_ends_t;
+/* How a number meets a dtype: it is written to it, or both are promoted first, so that only one of the same kind must fit. */
+typedef enum tpt_meeting { WRITTEN, PROMOTED } tpt_meeting_t;
+
+struct tpt_refusal {
+    const char *row, *arg, *with;
+    uint8_t kind, ends, meeting;
+    double low, high;
+    const char *text;
+};
+
+#define TPT_RANGE(row, arg, low, high, ends, when, text) {row, arg, when, RANGE, ends, 0, low, high, text},
+#define TPT_ORDER(row, arg, other, text) {row, arg, other, ORDER, CLOSED, 0, 0, 0, text},
+#define TPT_FITS(row, arg, with, how) {row, arg, with, FITS, CLOSED, how, 0, 0, NULL},
+#define TPT_DIVISOR(row, arg, with) {row, arg, with, DIVISOR, CLOSED, 0, 0, 0, NULL},
+static const tpt_refusal_t rules[] = {
+#include "ops/refuse.def"
+};
+#define RULES ((int)(sizeof rules / sizeof rules[0]))
+
+int tpt_refusals_of(const tpt_row_t *row, const tpt_refusal_t **out_first) {
+    int first = 0, count = 0;
+    while (first < RULES && strcmp(rules[first].row, row->name) != 0) first++;
+    while (first + count < RULES && strcmp(rules[first + count].row, row->name) == 0) count++;
+    *out_first = count > 0 ? &rules[first] : NULL;
+    return count;
+}
+
+const tpt_refusal_t *tpt_refusal_at(const tpt_refusal_t *first, int i) { return first + i; }
+const char *tpt_refusal_arg(const tpt_refusal_t *rule) { return rule->arg; }
+const char *tpt_refusal_with(const tpt_refusal_t *rule) { return rule->with; }
+
+static double value_of(const tpt_number_t *n) {
+    return tpt_dtype_is_float((tpt_dtype_t)n->dtype) || tpt_dtype_is_complex((tpt_dtype_t)n->dtype) ? n->v.f[0] : (double)n->v.i;
+}
+
+static bool in_range(const tpt_refusal_t *rule, double v) {
+    if (rule->ends == CLOSED) return v >= rule->low && v <= rule->high;
+    return v > rule->low && (rule->ends == OPEN ? v < rule->high : v <= rule->high);
+}
+
+/* Puts numbers, printed as PyTorch prints them, in the place of the text's two `%s`. */
+static tpt_status_t *refused(const char *text, double a, double b) {
+    char first[32], message[512];
+    const char *at = strstr(text, "%s"), *next = at ? strstr(at + 2, "%s") : NULL;
+    if (!at) return tpt_status_make(TPT_INVALID_ARGUMENT, "%s", text);
+    (void)snprintf(first, sizeof first, "%g", a);
+    (void)snprintf(message, sizeof message, "%.*s%s", (int)(at - text), text, first);
+    if (!next) return tpt_status_make(TPT_INVALID_ARGUMENT, "%s%s", message, at + 2);
+    return tpt_status_make(TPT_INVALID_ARGUMENT, "%s%.*s%g%s", message, (int)(next - at - 2), at + 2, b, next + 2);
+}
+
+/* ---- does a number fit a dtype? ------------------------------------------------------------------------------------- */
+
+typedef struct limits {
+    const char *name; /* as C++ calls it */
+    double low, high;
+} limits_t;
+
+static bool limits_of(tpt_dtype_t d, limits_t *out) {
+    switch (d) {
+        /* PyTorch lets small negative numbers wrap around into unsigned ones. */
+        case TPT_U8: *out = (limits_t){"uint8_t", -255, 255}; return true;
+        case TPT_I8: *out = (limits_t){"int8_t", INT8_MIN, INT8_MAX}; return true;
+        case TPT_I16: *out = (limits_t){"int16_t", INT16_MIN, INT16_MAX}; return true;
+        case TPT_I32: *out = (limits_t){"int", INT32_MIN, INT32_MAX}; return true;
+        case TPT_I64: *out = (limits_t){"int64_t", -0x1p63, 0x1p63}; return true;
+        case TPT_F16: *out = (limits_t){"c10::Half", -65504, 65504}; return true;
+        case TPT_BF16: *out = (limits_t){"c10::BFloat16", -0x1.fep127, 0x1.fep127}; return true;
+        case TPT_F32: *out = (limits_t){"float", -0x1.fffffep127, 0x1.fffffep127}; return true;
+        default: return false;
+    }
+}
+
+static bool is_whole(tpt_dtype_t d) { return d == TPT_BOOL || tpt_dtype_is_int(d); }
+
+static tpt_status_t *check_fits(const tpt_refusal_t *rule, const tpt_number_t *n, tpt_dtype_t d) {
+    limits_t limits;
+    double v = value_of(n);
+    tpt_dtype_t own = (tpt_dtype_t)n->dtype;
+    if (!limits_of(d, &limits) || tpt_dtype_is_complex(own)) return NULL;
+    if (rule->meeting == PROMOTED && is_whole(d) && !is_whole(own)) return NULL;
+    if (!is_whole(d) && (isinf(v) || isnan(v))) return NULL;
+    /* The last double below 2^63 is far from it, so that the bound itself is already too large for an int64. */
+    bool fits = v >= limits.low && (d == TPT_I64 && !is_whole(own) ? v < limits.high : v <= limits.high);
+    return fits ? NULL : tpt_status_make(TPT_INVALID_ARGUMENT, "value cannot be converted to type %s without overflow", limits.name);
+}
+
+static tpt_dtype_t dtype_of(const tpt_arg_t *arg) {
+    if (!arg) return TPT_DTYPE_NONE;
+    if (arg->kind == TPT_ARG_TENSOR) return (tpt_dtype_t)arg->u.tensor.dtype;
+    if (arg->kind == TPT_ARG_NUMBER) return (tpt_dtype_t)arg->u.number.dtype;
+    return arg->kind == TPT_ARG_DTYPE ? (tpt_dtype_t)arg->u.i : TPT_DTYPE_NONE;
+}
+
+/* ---- the rules ------------------------------------------------------------------------------------------------------ */
+
+tpt_status_t *tpt_refusal_check(const tpt_refusal_t *rule, const tpt_arg_t *arg, const tpt_arg_t *with) {
+    if (!arg || arg->kind != TPT_ARG_NUMBER) return NULL;
+    const tpt_number_t *n = &arg->u.number;
+    double v = value_of(n);
+    switch ((tpt_refuse_kind_t)rule->kind) {
+        case RANGE:
+            if (rule->with && with && with->kind != TPT_ARG_NONE && !with->u.i) return NULL;
+            return in_range(rule, v) ? NULL : refused(rule->text, v, 0);
+        case ORDER: {
+            if (!with || with->kind != TPT_ARG_NUMBER) return NULL;
+            double other = value_of(&with->u.number);
+            return v <= other ? NULL : refused(rule->text, v, other);
+        }
+        case FITS: return check_fits(rule, n, dtype_of(with));
+        case DIVISOR:
+            if (n->v.i != 0 || !is_whole((tpt_dtype_t)n->dtype) || !is_whole(dtype_of(with))) return NULL;
+            return tpt_status_make(TPT_INVALID_ARGUMENT, "ZeroDivisionError");
+    }
+    return NULL;
+}
