@@ -107,7 +107,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     const int device = stream.device_index();
     const bool timing = flag == c10::EventFlag::BACKEND_DEFAULT;
     check_fork();
-    if (tpt_runtime_is_open()) check(timing ? tpt_device_synchronize(device) : tpt_graph_cut(device));
+    if (tpt_runtime_is_open()) check(timing ? tpt_device_synchronize(device) : tpt_graph_cut(device, TPT_CUT_EVENT));
     if (*event == nullptr) *event = new Event{};
     *static_cast<Event *>(*event) = {device, Clock::now(), timing};
   }

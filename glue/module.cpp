@@ -198,9 +198,32 @@ PyObject *graph_cut(PyObject *, PyObject *arg) {
   HANDLE_TH_ERRORS
   const auto device = static_cast<int>(to_int(arg));
   pybind11::gil_scoped_release no_gil;
-  if (tpt_runtime_is_open()) check(tpt_graph_cut(device));
+  if (tpt_runtime_is_open()) check(tpt_graph_cut(device, TPT_CUT_MODE));
   END_HANDLE_TH_ERRORS_RET(nullptr)
   return none();
+}
+
+PyObject *explain_start(PyObject *, PyObject *) {
+  tpt_explain_start();
+  return none();
+}
+
+PyObject *explain_stop(PyObject *, PyObject *) {
+  HANDLE_TH_ERRORS
+  tpt_explain_stop();
+  std::vector<tpt_cut_note_t> notes(TPT_EXPLAIN_NOTES);
+  const size_t count = std::min(tpt_explain_notes(notes.data(), notes.size()), notes.size());
+  THPObjectPtr list(PyList_New(static_cast<Py_ssize_t>(count)));
+  for (size_t i = 0; list && i < count; i++) {
+    const tpt_cut_note_t &n = notes[i];
+    PyObject *item = Py_BuildValue("(sBLLLKiiiiiiiss)", tpt_cut_reason_name(static_cast<tpt_cut_reason_t>(n.why)), n.way, n.when_ns,
+                                   n.taken_ns, n.result_bytes, n.program, n.device, n.nodes, n.inputs, n.results, n.donated,
+                                   n.gathers, n.views, n.first, n.last);
+    if (item == nullptr) throw python_error();
+    PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), item);
+  }
+  return list.release();
+  END_HANDLE_TH_ERRORS
 }
 
 // ---- settings, counters, the table of ops
@@ -285,6 +308,8 @@ PyMethodDef methods[] = {
     {"defer_push", defer_push, METH_NOARGS, "Ops are recorded until the matching defer_pop."},
     {"defer_pop", defer_pop, METH_O, "Ends defer_push; the outermost one runs what was recorded."},
     {"graph_cut", graph_cut, METH_O, "Runs what was recorded for a device."},
+    {"explain_start", explain_start, METH_NOARGS, "From now on notes are taken of what is cut."},
+    {"explain_stop", explain_stop, METH_NOARGS, "Ends that; the notes as tuples, see torch_tpu/_explain.py."},
     {"precision_get", precision_get, METH_NOARGS, "0 default, 1 high, 2 highest."},
     {"precision_set", precision_set, METH_O, "Precision of float32 dots and convolutions."},
     {"index_checks_set", index_checks_set, METH_O, "Turns the check of user-given indices on or off."},

@@ -7,10 +7,10 @@ where that is switched off. Nothing is opened before a device is first used.
 from __future__ import annotations
 
 import importlib
-from types import ModuleType
+from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "metrics"]
+__all__ = ["__version__", "explain", "metrics"]
 
 # Loaded when first asked for.
 _LAZY = {"metrics"}
@@ -41,10 +41,12 @@ def _autoload() -> None:
     _register()
 
 
-def __getattr__(name: str) -> ModuleType:
-    """Submodules that are loaded when first asked for."""
+def __getattr__(name: str) -> Any:
+    """What is loaded when first asked for."""
     if name in _LAZY:
         return importlib.import_module(f".{name}", __name__)
+    if name == "explain":
+        return importlib.import_module("._explain", __name__).explain
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -288,7 +288,41 @@ TPT_API bool tpt_mode_defers(void); /* are ops of this thread held back just now
 /* Nestable; a composite op records its parts as one program. The outermost pop cuts unless the mode is fused. */
 TPT_API void tpt_defer_push(void);
 TPT_API TPT_MUST_USE tpt_status_t *tpt_defer_pop(int device);
-TPT_API TPT_MUST_USE tpt_status_t *tpt_graph_cut(int device); /* cuts the open graph of a device, if any */
+/* Why a graph was cut. */
+typedef enum tpt_cut_reason {
+    TPT_CUT_STRICT = 0, /* strict or debug mode: after the op */
+    TPT_CUT_COMPOSITE,  /* the end of an op that was recorded by its parts */
+    TPT_CUT_HOST_READ,  /* a value was read, or copied to another device */
+    TPT_CUT_DYNAMIC,    /* an op whose result's size depends on data */
+    TPT_CUT_SYNCHRONIZE,
+    TPT_CUT_EVENT, /* a stream or an event */
+    TPT_CUT_MODE,  /* the eager mode changed */
+    TPT_CUT_LOOP,  /* the end of a loop's body */
+    TPT_CUT_NODES, /* the graph had grown to its limit: in nodes, */
+    TPT_CUT_BYTES, /* in bytes of results, */
+    TPT_CUT_AGE,   /* in time */
+    TPT_CUT_REASONS
+} tpt_cut_reason_t;
+TPT_API const char *tpt_cut_reason_name(tpt_cut_reason_t why);
+/* Cuts the open graph of a device, if any. */
+TPT_API TPT_MUST_USE tpt_status_t *tpt_graph_cut(int device, tpt_cut_reason_t why);
+
+/* -- what was cut (explain.c): while on, the last TPT_EXPLAIN_NOTES cuts of all threads are noted */
+#define TPT_EXPLAIN_NOTES 65536
+typedef enum tpt_cut_way { TPT_CUT_DROPPED = 0, TPT_CUT_BY_NODE, TPT_CUT_HIT, TPT_CUT_COMPILED, TPT_CUT_FAILED } tpt_cut_way_t;
+typedef struct tpt_cut_note {
+    int64_t when_ns;       /* monotonic, at the end of the cut */
+    int64_t taken_ns;      /* look-up, compile if any, and the execute call */
+    int64_t result_bytes;  /* of the values that left the program */
+    uint64_t program;      /* hash of the graph's key: equal for equal graphs */
+    int32_t device, nodes, inputs, results, donated, gathers, views;
+    uint8_t why, way;      /* tpt_cut_reason_t, tpt_cut_way_t */
+    char first[48], last[48]; /* names of the first and the last op */
+} tpt_cut_note_t;
+TPT_API void tpt_explain_start(void);
+TPT_API void tpt_explain_stop(void);
+/* Copies at most `max` notes, oldest first; returns how many there are. */
+TPT_API size_t tpt_explain_notes(tpt_cut_note_t *out_notes, size_t max);
 
 /* ---- settings, counters -------------------------------------------------------------------------------------------- */
 

@@ -25,6 +25,7 @@
     X(TIER2, "TORCH_TPU_TIER2_COMPILATION_CACHE", "", "TorchTPU's name for the directory: a path, or a folder in the user's cache") \
     X(TIER3, "TORCH_TPU_TIER3_COMPILATION_CACHE_ROOT", "", "URL of a remote compile cache, of any kind that fsspec knows")   \
     X(DEFER_AND_FUSE, "TORCH_TPU_DEFER_AND_FUSE", "0", "1: fused eager mode")                                              \
+    X(FUSE_LAZY, "TORCH_TPU_FUSE_LAZY", "1", "0: fused mode compiles a graph the first time it is met, not the second")        \
     X(BLOCKING, "TORCH_TPU_LAUNCH_BLOCKING", "0", "1: wait after every op (debug mode)")
 
 typedef enum tpt_env {

@@ -183,6 +183,6 @@ uint64_t tpt_float_bits(tpt_dtype_t dtype, double x);
 /* Smallest normal and largest finite number of a real floating dtype. */
 void tpt_float_limits(tpt_dtype_t dtype, double *out_tiny, double *out_max);
 
-#define TPT_BAD(...) tpt_status_make(TPT_INVALID_ARGUMENT, __VA_ARGS__)
+#define TPT_BAD(...) tpt_status_make(TPT_INTERNAL, __VA_ARGS__)
 
 #endif

@@ -4,27 +4,36 @@
 #include "run_internal.h"
 
 static _Thread_local int defer_depth;
-static _Thread_local int thread_mode = -1;
+static _Thread_local int thread_mode = -1; /* -1: this thread never chose */
+static atomic_int common_mode = -1;        /* of the thread that chose and called last; autograd's threads follow it */
 
 tpt_mode_t tpt_mode_get(void) {
-    if (thread_mode < 0)
-        thread_mode = tpt_env_flag(TPT_ENV_DEFER_AND_FUSE) ? TPT_MODE_FUSED : tpt_env_flag(TPT_ENV_BLOCKING) ? TPT_MODE_DEBUG : TPT_MODE_STRICT;
-    return (tpt_mode_t)thread_mode;
+    if (thread_mode >= 0) return (tpt_mode_t)thread_mode;
+    int mode = atomic_load_explicit(&common_mode, memory_order_relaxed);
+    if (mode < 0) {
+        mode = tpt_env_flag(TPT_ENV_DEFER_AND_FUSE) ? TPT_MODE_FUSED : tpt_env_flag(TPT_ENV_BLOCKING) ? TPT_MODE_DEBUG : TPT_MODE_STRICT;
+        atomic_store_explicit(&common_mode, mode, memory_order_relaxed);
+    }
+    return (tpt_mode_t)mode;
 }
-void tpt_mode_set(tpt_mode_t mode) { thread_mode = (int)mode; }
+
+void tpt_mode_set(tpt_mode_t mode) {
+    thread_mode = (int)mode;
+    atomic_store_explicit(&common_mode, (int)mode, memory_order_relaxed);
+}
 bool tpt_mode_defers(void) { return defer_depth > 0 || tpt_mode_get() == TPT_MODE_FUSED; }
 void tpt_defer_push(void) { defer_depth++; }
 
 tpt_status_t *tpt_defer_pop(int device) {
     if (defer_depth > 0) defer_depth--;
-    return tpt_mode_defers() || !tpt_runtime_is_open() ? NULL : tpt_graph_cut(device);
+    return tpt_mode_defers() || !tpt_runtime_is_open() ? NULL : tpt_graph_cut(device, TPT_CUT_COMPOSITE);
 }
 
-tpt_status_t *tpt_graph_cut(int device) {
+tpt_status_t *tpt_graph_cut(int device, tpt_cut_reason_t why) {
     tpt_dev_t *dev;
     TPT_TRY(tpt_dev_get(device, &dev));
     tpt_mutex_lock(&dev->lock);
-    tpt_status_t *status = tpt_graph_run(dev);
+    tpt_status_t *status = tpt_graph_run(dev, why);
     tpt_mutex_unlock(&dev->lock);
     return status;
 }
@@ -44,6 +53,7 @@ tpt_status_t *tpt_call_begin(tpt_call_t *c, const tpt_op_t *op, const tpt_arg_t 
     TPT_TRY(tpt_dev_get(device, &dev));
     if (nargs != op->nparams) return tpt_status_make(TPT_INTERNAL, "%s: %d arguments, the schema has %d", op->schema_name, nargs, op->nparams);
     if (op->nrefusals > 0) TPT_TRY(check_numbers(op, args));
+    if (thread_mode >= 0) atomic_store_explicit(&common_mode, thread_mode, memory_order_relaxed);
     c->op = op;
     c->args = args;
     c->nargs = nargs;
@@ -108,16 +118,24 @@ static void drop_outs(const tpt_call_t *c, tpt_storage_t **outs) {
     }
 }
 
+/* Does the graph end with the node just recorded? */
+static bool cuts_here(tpt_dev_t *dev, const tpt_call_t *c, tpt_cut_reason_t *out_why) {
+    *out_why = c->plan->dynamic ? TPT_CUT_DYNAMIC : TPT_CUT_STRICT;
+    if (c->plan->dynamic || !tpt_mode_defers()) return true;
+    return defer_depth == 0 && tpt_fuse_watch(dev, out_why);
+}
+
 tpt_status_t *tpt_call_run(tpt_call_t *c, tpt_storage_t **outs) {
     if (!c->plan) return tpt_status_make(TPT_INTERNAL, "%s was run without a plan", c->op->schema_name);
     tpt_dev_t *dev = tpt_dev(c->device);
     tpt_storage_t *count = NULL;
     tpt_mutex_lock(&dev->lock);
     tpt_status_t *status = NULL;
-    if (dev->graph.nnodes >= TPT_MAX_NODES) status = tpt_graph_run(dev);
+    if (dev->graph.nnodes >= TPT_MAX_NODES) status = tpt_graph_run(dev, TPT_CUT_NODES);
     if (!status) status = tpt_graph_record(dev, c, outs, &count);
     bool recorded = !status;
-    if (!status && (c->plan->dynamic || !tpt_mode_defers())) status = tpt_graph_run(dev);
+    tpt_cut_reason_t why;
+    if (!status && cuts_here(dev, c, &why)) status = tpt_graph_run(dev, why);
     tpt_mutex_unlock(&dev->lock);
     if (!status && count) status = read_count(c, count);
     if (count) tpt_storage_release(count);

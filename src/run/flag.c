@@ -17,19 +17,19 @@ static void message_of(tpt_flag_message_t *message, const tpt_node_t *node, int6
     if (node->where[0] && n > 0 && n < TPT_FLAG_TEXT) snprintf(to + n, (size_t)(TPT_FLAG_TEXT - n), " (at %s)", node->where);
 }
 
-static tpt_status_t *take_messages(tpt_dev_t *dev, const tpt_prog_t *prog, tpt_flag_t *f) {
+static tpt_status_t *take_messages(const tpt_graph_t *g, const tpt_prog_t *prog, tpt_flag_t *f) {
     f->nmessages = prog->nnodes;
     f->messages = tpt_calloc((size_t)prog->nnodes, sizeof *f->messages);
     if (!f->messages) return tpt_status_oom((size_t)prog->nnodes * sizeof *f->messages);
     for (int i = 0; i < prog->nnodes; i++)
-        if (dev->graph.nodes[i].plan->flagged) message_of(&f->messages[i], &dev->graph.nodes[i], prog->bad_sizes[i]);
+        if (g->nodes[i].plan->flagged) message_of(&f->messages[i], &g->nodes[i], prog->bad_sizes[i]);
     return NULL;
 }
 
-tpt_status_t *tpt_flags_add(tpt_dev_t *dev, const tpt_prog_t *prog, tpt_buffer_t *word, uint64_t parent, uint64_t *out_number) {
+tpt_status_t *tpt_flags_add(tpt_dev_t *dev, const tpt_graph_t *g, const tpt_prog_t *prog, tpt_buffer_t *word, uint64_t parent, uint64_t *out_number) {
     tpt_flag_t f = {.parent = parent, .word = word};
     tpt_status_t *status = tpt_vec_reserve(&dev->flags, &dev->flags_capacity, dev->nflags + 1, sizeof f, MAX_FLAGS);
-    if (!status) status = take_messages(dev, prog, &f);
+    if (!status) status = take_messages(g, prog, &f);
     if (status) {
         tpt_buffer_release(word);
         return status;

@@ -19,10 +19,20 @@ static int32_t value_of(tpt_graph_t *g, tpt_storage_t *s, const tpt_type_t *type
     return id;
 }
 
+static void disown(tpt_graph_t *g, tpt_value_t *v) {
+    if (v->node >= 0) {
+        g->nowned--;
+        g->bytes -= v->owner->nbytes;
+    }
+    v->owner = NULL;
+}
+
 static void set_output(tpt_graph_t *g, tpt_storage_t *s, const tpt_type_t *type, int32_t id, int node, int output, int32_t replaces) {
     tpt_value_t *v = &g->values[id];
     *v = (tpt_value_t){.owner = s, .node = node, .output = output, .replaces = replaces, .type = type};
-    if (replaces >= 0 && g->values[replaces].owner == s) g->values[replaces].owner = NULL;
+    if (replaces >= 0 && g->values[replaces].owner == s) disown(g, &g->values[replaces]);
+    g->nowned++;
+    g->bytes += s->nbytes;
     tpt_buffer_release(s->buffer); /* the graph keeps its own reference of an input */
     s->buffer = NULL;
     s->epoch = g->epoch;
@@ -30,17 +40,33 @@ static void set_output(tpt_graph_t *g, tpt_storage_t *s, const tpt_type_t *type,
     s->pending = true;
 }
 
+/* Follows in-place updates back to the storage's value before this graph. */
+int32_t tpt_graph_first(const tpt_graph_t *g, int32_t id) {
+    while (g->values[id].replaces >= 0) id = g->values[id].replaces;
+    return id;
+}
+
 void tpt_graph_forget(tpt_graph_t *g, tpt_storage_t *s) {
     if (!is_current(g, s)) return;
-    if (g->values[s->value].owner == s) g->values[s->value].owner = NULL;
+    if (g->values[s->value].owner == s) disown(g, &g->values[s->value]);
     s->epoch = 0;
     s->pending = false;
 }
 
 void tpt_graph_reset(tpt_graph_t *g) {
     for (size_t i = 0; i < g->nvalues; i++) tpt_buffer_release(g->values[i].buffer);
-    g->nnodes = g->nvalues = g->ninputs = g->nslots = 0;
+    g->nnodes = g->nvalues = g->ninputs = g->nslots = g->nowned = 0;
+    g->bytes = 0;
     g->epoch++;
+}
+
+void tpt_graph_free(tpt_graph_t *g) {
+    tpt_free(g->nodes);
+    tpt_free(g->values);
+    tpt_free(g->inputs);
+    tpt_free(g->slots);
+    tpt_free(g->key);
+    memset(g, 0, sizeof *g);
 }
 
 /* Of a row whose output size depends on data: one number. */

@@ -128,6 +128,7 @@ struct tpt_plan {
     bool index_checks;
     /* The last single-op program: saves the look-up in the steady state of strict mode. Guarded by the device lock. */
     struct tpt_prog *last[2];
+    atomic_uint_fast64_t last_seen; /* device + 1 in the top byte, place in its stream of nodes (fuse.c) */
 };
 
 /* Is number `n` of param `i` part of the key, and so a constant of the program? */
@@ -172,8 +173,9 @@ typedef struct tpt_graph {
     size_t nslots, slots_capacity; /* in slots */
     uint64_t *key; /* scratch of a cut */
     size_t key_capacity;
-    int32_t *live; /* scratch: ids of outputs */
-    size_t live_capacity;
+    uint32_t nowned; /* values with an owner that are pending */
+    int64_t bytes;   /* of those */
+    int64_t since;   /* time of the first node, ns */
 } tpt_graph_t;
 
 /* ---- programs (prog.c) --------------------------------------------------------------------------------------------- */
@@ -211,6 +213,30 @@ typedef struct tpt_cut {
     const int32_t *live;    /* value ids that storages still own: the results */
     const int32_t *aliases; /* per input: the result it may be donated to, or -1 */
 } tpt_cut_t;
+/* A cut with its memory. */
+#define TPT_SMALL_ARGS 48
+typedef struct tpt_decided {
+    tpt_cut_t cut;
+    int32_t *inputs, *live, *aliases;
+    int32_t room[3 * TPT_SMALL_ARGS];
+    int32_t *heap;
+} tpt_decided_t;
+/* The key of a cut (in graph->key) and the program that memory holds for it, or NULL. */
+typedef struct tpt_found {
+    tpt_prog_t *prog;
+    uint64_t hash; /* 0 when the plan itself remembered the program */
+    uint32_t words;
+} tpt_found_t;
+/* Arguments and results of one execution. */
+typedef struct tpt_run {
+    int nargs, nkeep, ndonated;
+    tpt_buffer_t **args, **outs;
+    int64_t *keep;
+    tpt_buffer_t *room[2 * (TPT_SMALL_ARGS + TPT_PACK_COUNT + 1)];
+    int64_t keep_room[TPT_SMALL_ARGS];
+    void *heap; /* tpt_free when done */
+} tpt_run_t;
+
 /* Lowers a graph to one program; its StableHLO text is the caller's to release with tpt_free. */
 TPT_MUST_USE tpt_status_t *tpt_prog_lower(const tpt_graph_t *graph, const tpt_cut_t *cut, tpt_prog_t **out_prog, char **out_text);
 TPT_MUST_USE tpt_status_t *tpt_prog_compile(tpt_prog_t *prog, const char *text, int device);
@@ -235,11 +261,25 @@ typedef struct tpt_flag {
     tpt_flag_message_t *messages; /* one a node */
 } tpt_flag_t;
 
+/* The loop that fused mode has seen in the stream of recorded plans (fuse.c). */
+#define TPT_LOOP_HISTORY 8192 /* of plans; a power of two, at least twice the longest loop body */
+typedef struct tpt_loop {
+    uint64_t *plans;   /* ring: ids of the plans recorded last */
+    uint32_t *owned;   /* ring: storages that owned values of the open graph just after that node */
+    uint64_t count;    /* nodes recorded so far */
+    uint64_t start;    /* of the stretch in which a loop is looked for */
+    uint64_t period;   /* candidate, or 0 */
+    uint64_t matched;  /* nodes that repeated what was `period` before */
+    uint64_t next_cut; /* count at which the next body ends; 0: no loop */
+} tpt_loop_t;
+
 #define TPT_UNFINISHED 64
 typedef struct tpt_dev {
     tpt_mutex_t lock;
     int index;
-    tpt_graph_t graph;
+    tpt_graph_t graph, single; /* the open one; one node of it (replay.c) */
+    tpt_loop_t loop;
+    tpt_map_t seen;     /* keys of graphs that were cut once and not compiled */
     tpt_storage_t *storages; /* living ones */
     tpt_buffer_t *unfinished[TPT_UNFINISHED]; /* dropped before they were ready: synchronize waits for them, their errors count */
     size_t nunfinished;
@@ -263,17 +303,36 @@ TPT_MUST_USE tpt_status_t *tpt_dev_get(int device, tpt_dev_t **out_dev); /* open
 bool tpt_index_checks_on(void);
 bool tpt_env_donate(void); /* TORCH_TPU_DONATE, read once */
 
-/* ---- cutting (cut.c) ----------------------------------------------------------------------------------------------- */
-/* Device lock held in all of these. */
+/* ---- recording and cutting: the device lock is held in all of these ------------------------------------------------- */
+/* graph.c */
 TPT_MUST_USE tpt_status_t *tpt_graph_record(tpt_dev_t *dev, tpt_call_t *call, tpt_storage_t **outs, tpt_storage_t **out_count);
-TPT_MUST_USE tpt_status_t *tpt_graph_run(tpt_dev_t *dev);
 void tpt_graph_forget(tpt_graph_t *graph, tpt_storage_t *storage); /* the storage dies or gets another value */
 void tpt_graph_reset(tpt_graph_t *graph);
-/* Makes the storage's buffer exist (cuts; zeros for an unwritten one). */
+void tpt_graph_free(tpt_graph_t *graph); /* a reset one */
+int32_t tpt_graph_first(const tpt_graph_t *graph, int32_t id);
+/* cut.c */
+TPT_MUST_USE tpt_status_t *tpt_cut_decide(tpt_graph_t *graph, tpt_decided_t *out_decided); /* tpt_free(out_decided->heap) */
+TPT_MUST_USE tpt_status_t *tpt_cut_find(tpt_graph_t *graph, const tpt_cut_t *cut, tpt_found_t *out_found);
+TPT_MUST_USE tpt_status_t *tpt_cut_program(tpt_dev_t *dev, tpt_graph_t *graph, const tpt_cut_t *cut, tpt_found_t *found); /* compiles */
+TPT_MUST_USE tpt_status_t *tpt_cut_execute(tpt_dev_t *dev, const tpt_graph_t *graph, tpt_prog_t *prog, const tpt_cut_t *cut, tpt_run_t *run);
+/* deliver.c */
+TPT_MUST_USE tpt_status_t *tpt_deliver(tpt_dev_t *dev, tpt_graph_t *graph, const tpt_prog_t *prog, const tpt_cut_t *cut, tpt_run_t *run);
+void tpt_roll_back(tpt_graph_t *graph, const tpt_cut_t *cut, const tpt_status_t *why);
+/* replay.c: runs the open graph node by node, as strict mode would have. What a failed node's results hang on is poisoned, the
+ * rest lives. Every live value is delivered; the first error is returned. */
+TPT_MUST_USE tpt_status_t *tpt_replay(tpt_dev_t *dev, const tpt_cut_t *cut);
+/* fuse.c */
+TPT_MUST_USE tpt_status_t *tpt_graph_run(tpt_dev_t *dev, tpt_cut_reason_t why); /* runs and empties the open graph */
+bool tpt_fuse_watch(tpt_dev_t *dev, tpt_cut_reason_t *out_why); /* after each recorded node: is this the place to cut? */
+void tpt_fuse_clear(tpt_dev_t *dev);
+/* explain.c */
+void tpt_explain_note(const tpt_cut_note_t *note);
+bool tpt_explain_is_on(void);
+/* storage.c. Makes the storage's buffer exist (cuts; zeros for an unwritten one). */
 TPT_MUST_USE tpt_status_t *tpt_storage_settle(tpt_dev_t *dev, tpt_storage_t *storage);
 
 /* ---- flags (flag.c) ------------------------------------------------------------------------------------------------ */
-TPT_MUST_USE tpt_status_t *tpt_flags_add(tpt_dev_t *dev, const tpt_prog_t *prog, tpt_buffer_t *word, uint64_t parent, uint64_t *out_number);
+TPT_MUST_USE tpt_status_t *tpt_flags_add(tpt_dev_t *dev, const tpt_graph_t *graph, const tpt_prog_t *prog, tpt_buffer_t *word, uint64_t parent, uint64_t *out_number);
 uint64_t tpt_flag_join(tpt_dev_t *dev, uint64_t a, uint64_t b); /* of two flags the one that matters more */
 void tpt_flags_clear(tpt_dev_t *dev);
 /* Reads the flags that are ready (all of them when `wait`); the first set one becomes an IndexError. */

@@ -108,11 +108,9 @@ void tpt_runtime_close(void) {
             tpt_dev_t *dev = &devices[i];
             tpt_graph_reset(&dev->graph);
             tpt_status_free(await_dropped(dev));
-            tpt_free(dev->graph.nodes);
-            tpt_free(dev->graph.values);
-            tpt_free(dev->graph.inputs);
-            tpt_free(dev->graph.slots);
-            tpt_free(dev->graph.key);
+            tpt_graph_free(&dev->graph);
+            tpt_graph_free(&dev->single);
+            tpt_fuse_clear(dev);
             tpt_flags_clear(dev);
             tpt_constants_clear(dev);
             tpt_map_free(&dev->constants);
@@ -185,7 +183,7 @@ void tpt_device_memory_reset_peak(int device) {
 /* Waits for each living value, and for those that were dropped before they were ready. */
 static tpt_status_t *synchronize(tpt_dev_t *dev) {
     tpt_mutex_lock(&dev->lock);
-    tpt_status_t *status = tpt_graph_run(dev);
+    tpt_status_t *status = tpt_graph_run(dev, TPT_CUT_SYNCHRONIZE);
     for (tpt_storage_t *s = dev->storages; s; s = s->next) {
         if (s->error || !s->buffer) continue;
         tpt_status_t *failed = tpt_buffer_await(s->buffer);

@@ -107,7 +107,7 @@ static tpt_status_t *make_zeros(tpt_dev_t *dev, tpt_storage_t *s) {
 }
 
 tpt_status_t *tpt_storage_settle(tpt_dev_t *dev, tpt_storage_t *s) {
-    if (s->pending) TPT_TRY(tpt_graph_run(dev));
+    if (s->pending) TPT_TRY(tpt_graph_run(dev, TPT_CUT_HOST_READ));
     if (s->error) return tpt_status_copy(s->error);
     if (!s->buffer) {
         tpt_graph_forget(&dev->graph, s);

@@ -1,0 +1,248 @@
+"""Fused mode: what is recorded, where it is cut, what runs as one program, and that numbers and errors are strict mode's."""
+
+import threading
+
+import pytest
+import torch
+from torch import nn
+
+import torch_tpu
+from torch_tpu import metrics
+
+FUSED = torch.tpu.EagerMode.DEFER_AND_FUSE
+STRICT = torch.tpu.EagerMode.DEFER_NEVER
+
+
+@pytest.fixture(autouse=True)
+def fused():
+    with torch.tpu.set_eager_mode(FUSED):
+        yield
+
+
+def counted(fn, *names):
+    """The function's result and how much each counter grew."""
+    before = metrics.counters()
+    value = fn()
+    after = metrics.counters()
+    return value, {name: after[name] - before[name] for name in names}
+
+
+def chain():
+    x = torch.arange(6.0).tpu()
+    y = x.view(2, 3).t() * 2
+    y[1:].add_(x[:2])
+    return (y.exp().sum() - y.max()).item()
+
+
+def test_a_graph_is_compiled_when_met_again_and_then_runs_as_one_program():
+    want = chain()
+    with torch.tpu.set_eager_mode(STRICT):
+        assert chain() == pytest.approx(want, rel=1e-6)
+    chain()
+    value, grown = counted(chain, "compiles", "executes")
+    assert value == pytest.approx(want, rel=1e-6)
+    assert grown == {"compiles": 0, "executes": 1}
+
+
+def test_a_first_graph_runs_with_the_programs_of_strict_mode():
+    def work():
+        x = torch.full((3, 5), 2.0).tpu()
+        return ((x * 3 + 1).sqrt() - x).sum().item()
+
+    with torch.tpu.set_eager_mode(STRICT):
+        want = work()
+    value, grown = counted(work, "compiles")
+    assert value == want and grown["compiles"] == 0
+
+
+def test_what_nobody_can_see_is_not_run():
+    def work():
+        x = torch.ones(4).tpu()
+        for _ in range(10):
+            _ = x * 2  # noqa: B007
+        return torch_tpu._C.graph_cut(0)
+
+    _, grown = counted(work, "executes")
+    assert grown["executes"] == 0
+
+
+def test_numbers_that_change_compile_nothing():
+    def work(rate):
+        x = torch.ones(7).tpu()
+        return (x * rate + rate).sum().item()
+
+    for rate in (0.5, 0.25):
+        work(rate)
+    value, grown = counted(lambda: work(0.125), "compiles", "executes")
+    assert value == 7 * 0.25 and grown == {"compiles": 0, "executes": 1}
+
+
+def train(device, steps, read):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(5, 8), nn.GELU(), nn.LayerNorm(8), nn.Linear(8, 3)).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    x = torch.linspace(-1, 1, 20).view(4, 5).to(device)
+    target = torch.tensor([0, 1, 2, 1]).to(device)
+    losses = []
+    for step in range(steps):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(x), target)
+        loss.backward()
+        optimizer.step()
+        if read and step % read == 0:
+            losses.append(loss.item())
+    return losses, [p.detach().cpu() for p in model.parameters()]
+
+
+@pytest.mark.parametrize("read", [1, 3, 0])
+def test_training_is_cpus(read):
+    want, got = train("cpu", 7, read), train("tpu", 7, read)
+    torch.testing.assert_close(got[0], want[0], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(got[1], want[1], rtol=1e-4, atol=1e-5)
+
+
+def test_a_training_step_becomes_one_program():
+    torch.manual_seed(0)
+    model = nn.Linear(3, 2).tpu()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    x = torch.ones(4, 3).tpu()
+
+    def step():
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    for _ in range(4):
+        step()
+    _, grown = counted(step, "compiles", "executes")
+    assert grown == {"compiles": 0, "executes": 1}
+
+
+def test_a_loop_without_reads_is_cut_at_its_body():
+    def loop(turns):
+        y, half = torch.zeros(8).tpu(), torch.full((8,), 0.5).tpu()
+        for _ in range(turns):
+            y = y * half + 1
+        return y[0].item()
+
+    loop(2000)
+    with torch_tpu.explain() as told:
+        assert loop(5000) == 2.0
+    reasons = told.reasons()
+    assert reasons["loop body"] > 50 and "limit: nodes" not in reasons
+    hits = [cut for cut in told.cuts if cut.reason == "loop body" and cut.way == "hit"]
+    assert len(hits) > 50 and max(cut.nodes for cut in hits) < 100  # bounded
+    assert len({cut.program for cut in hits}) == 1
+
+
+def test_equal_layers_are_not_taken_for_a_loop():
+    def layers():
+        x = torch.ones(4).tpu()
+        for _ in range(12):
+            x = (x * 0.5).tanh() + 1
+        return x.sum().item()
+
+    layers(), layers()
+    with torch_tpu.explain() as told:
+        layers()
+    assert told.reasons() == {"host read": 1} and told.programs == 1
+
+
+def test_graphs_that_never_repeat_are_never_compiled():
+    def odd(turn):
+        x = torch.ones(4).tpu()
+        for bit in range(8):
+            x = x + 1 if turn >> bit & 1 else x * 2
+        return x.sum().item()
+
+    def right(turn):
+        x = 1.0
+        for bit in range(8):
+            x = x + 1 if turn >> bit & 1 else x * 2
+        return 4 * x
+
+    odd(0b01010101), odd(0b10101010)  # the programs of the single ops
+    values, grown = counted(lambda: [odd(turn) for turn in range(40, 60)], "compiles")
+    assert values == [right(turn) for turn in range(40, 60)] and grown["compiles"] == 0
+
+
+def test_a_fault_spoils_only_what_hangs_on_it():
+    x = torch.ones(3).tpu()
+    bad = x[torch.tensor([9]).tpu()] * 2
+    good = x + 1
+    depends = bad + good[:1]
+    with pytest.raises(IndexError, match="size 3"):
+        depends.cpu()
+    assert good.tolist() == [2, 2, 2] and x.tolist() == [1, 1, 1]
+    with pytest.raises(IndexError):
+        bad.cpu()
+
+
+def test_autograds_thread_records_too():
+    x = torch.ones(4, 4).tpu().requires_grad_()
+
+    def step():
+        x.grad = None
+        (x @ x).tanh().sum().backward()
+        return x.grad.sum().item()
+
+    step(), step()
+    _, grown = counted(step, "executes")
+    assert grown["executes"] == 1
+
+
+def test_modes_belong_to_threads():
+    seen = []
+
+    def other():
+        with torch.tpu.set_eager_mode(STRICT):
+            _, grown = counted(lambda: (torch.ones(3).tpu() + 1) * 2, "executes")
+            seen.append((torch.tpu.get_eager_mode(), grown["executes"]))
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    thread.join()
+    assert seen == [(STRICT, 2)] and torch.tpu.get_eager_mode() is FUSED
+    with torch.tpu.set_eager_mode(STRICT):
+        with torch.tpu.set_eager_mode(FUSED):
+            assert torch.tpu.get_eager_mode() is FUSED
+        assert torch.tpu.get_eager_mode() is STRICT
+
+
+def test_explain_tells_what_was_cut():
+    def work():
+        x = torch.ones(3).tpu()
+        a = (x + 1).sum().item()
+        (x * 2).sum().cpu()
+        return a
+
+    work(), work()
+    told = torch_tpu.explain(work)
+    assert told.value == 6 and [cut.way for cut in told.cuts] == ["hit", "hit"] and told.ops == 4
+    text = str(told)
+    assert "host read" in text and "2 executions" in text and told.svg().count("<rect") == 2
+    assert torch_tpu.explain(lambda: None).cuts == []
+
+
+def test_random_numbers_do_not_repeat_and_follow_the_seed():
+    def draw():
+        torch.manual_seed(3)
+        return torch.rand(4, device="tpu"), torch.rand(4, device="tpu")
+
+    a, b = draw()
+    c, d = draw()
+    with torch.tpu.set_eager_mode(STRICT):
+        e, f = draw()
+    assert not torch.equal(a.cpu(), b.cpu())
+    assert torch.equal(a.cpu(), c.cpu()) and torch.equal(b.cpu(), d.cpu())
+    assert torch.equal(a.cpu(), e.cpu()) and torch.equal(b.cpu(), f.cpu())
+
+
+def test_many_results_held_back_are_bounded():
+    keep = [torch.full((1 << 20,), float(i)).tpu() for i in range(3)]
+    with torch_tpu.explain() as told:
+        made = [keep[i % 3] + i for i in range(700)]  # 4 MB each
+        assert made[-1][0].item() == keep[699 % 3][0].item() + 699
+    assert told.reasons().get("limit: bytes") == 1
