@@ -233,6 +233,11 @@ void tpt_lower_flag(tpt_lower_t *L, tpt_val_t bad, int64_t size) {
     L->bad_size = first || L->bad_size == size ? size : -1;
 }
 
+void tpt_lower_refuse(tpt_lower_t *L, tpt_val_t bad, const char *text) {
+    tpt_lower_flag(L, bad, -1);
+    L->bad_text = text;
+}
+
 tpt_val_t tpt_lower_index(tpt_lower_t *L, tpt_val_t index, int64_t size) {
     tpt_ir_t *ir = L->ir;
     tpt_dtype_t dtype = tpt_ir_dtype(ir, index);

@@ -40,6 +40,12 @@ static tpt_val_t huber(tpt_lower_t *L, tpt_val_t d) {
     return tpt_ir_select(b, tpt_ir_compare(b, TPT_IR_LT, z, delta), near, far);
 }
 
+static void refuse_outside_unit(tpt_lower_t *L, tpt_val_t x, const char *text) {
+    tpt_ir_t *b = L->ir;
+    tpt_val_t low = tpt_ir_compare(b, TPT_IR_GE, x, tpt_ir_like(b, x, 0)), high = tpt_ir_compare(b, TPT_IR_LE, x, tpt_ir_like(b, x, 1));
+    tpt_lower_refuse(L, tpt_ir_not(b, tpt_ir_and(b, low, high)), text); /* NaN too */
+}
+
 /* (t - 1) * log(1 - x) - t * log(x) */
 static tpt_val_t bce(tpt_ir_t *b, tpt_val_t x, tpt_val_t t) {
     tpt_val_t log_rest = log_clamped(b, tpt_ir_unary(b, TPT_IR_LOG1P, tpt_ir_neg(b, x)));
@@ -81,6 +87,7 @@ void tpt_ops_loss(tpt_lower_t *L) {
         out = huber(L, tpt_ir_sub(b, x, t));
         break;
     case LOSS_BCE:
+        refuse_outside_unit(L, x, "all elements of input should be between 0 and 1");
         out = bce(b, x, t);
         break;
     case LOSS_BCE_LOGITS:

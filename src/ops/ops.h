@@ -51,6 +51,7 @@ struct tpt_lower {
   tpt_val_t count;    /* DYNAMIC rows: rank-0 i64 number of valid rows of the padded results */
   tpt_val_t bad;      /* rank-0 bool: some user-given index is out of range */
   int64_t bad_size;   /* for the message: the size of the indexed dimension; -1 unknown */
+  const char* bad_text; /* a literal: what is wrong when it is no index; NULL */
   void* run;          /* private to src/run */
   tpt_val_t (*number)(tpt_lower_t* L, int arg, int item, int fn, tpt_dtype_t dtype); /* provided by src/run */
   tpt_val_t (*rng)(tpt_lower_t* L, int arg);                                         /* provided by src/run */
@@ -105,6 +106,8 @@ tpt_val_t tpt_lower_normal(tpt_lower_t* L, tpt_type_t type);
 void tpt_lower_result(tpt_lower_t* L, tpt_val_t v);
 /* Ors `bad` (any shape, bool) into the out-of-range flag; no-op when index checks are off. */
 void tpt_lower_flag(tpt_lower_t* L, tpt_val_t bad, int64_t size);
+/* The same for values that PyTorch refuses in `text` (a literal): a RuntimeError. One text a lowering. */
+void tpt_lower_refuse(tpt_lower_t *L, tpt_val_t bad, const char *text);
 /* Wraps negative indices of a dim of `size`, flags those outside [-size, size), keeps their dtype. */
 tpt_val_t tpt_lower_index(tpt_lower_t* L, tpt_val_t index, int64_t size);
 /* Sticky error, returns TPT_VAL_NONE. */

@@ -109,6 +109,11 @@ void tpt_ops_bernoulli(tpt_lower_t *L) {
     else
         p = self;
     type.dtype = tpt_ir_dtype(ir, p) == TPT_F64 ? TPT_F64 : TPT_F32;
+    if (tensor || !number) {
+        p = tpt_ir_convert(ir, p, (tpt_dtype_t)type.dtype);
+        tpt_val_t low = tpt_ir_compare(ir, TPT_IR_GE, p, tpt_ir_like(ir, p, 0)), high = tpt_ir_compare(ir, TPT_IR_LE, p, tpt_ir_like(ir, p, 1));
+        tpt_lower_refuse(L, tpt_ir_not(ir, tpt_ir_and(ir, low, high)), "Expected p_in >= 0 && p_in <= 1 to be true, but got false.");
+    }
     tpt_val_t hit = tpt_ir_compare(ir, TPT_IR_LT, tpt_lower_uniform(L, type), tpt_ir_convert(ir, p, (tpt_dtype_t)type.dtype));
     tpt_lower_result(L, tpt_ir_convert(ir, hit, own));
 }

@@ -122,6 +122,17 @@ static tpt_val_t choose_any(tpt_lower_t *L, tpt_val_t p, int64_t k) {
     return tpt_ir_min(ir, place, tpt_ir_convert(ir, tpt_ir_unsqueeze(ir, last, 1), TPT_I64));
 }
 
+/* Weights must be finite and not negative, and some of each row positive. */
+static void refuse_weights(tpt_lower_t *L, tpt_val_t p) {
+    tpt_ir_t *ir = L->ir;
+    tpt_val_t zero = tpt_ir_like(ir, p, 0.0);
+    tpt_val_t fine = tpt_ir_and(ir, tpt_ir_unary(ir, TPT_IR_IS_FINITE, p), tpt_ir_compare(ir, TPT_IR_GE, p, zero));
+    tpt_lower_flag(L, tpt_ir_not(ir, fine), -1);
+    tpt_val_t some = tpt_ir_reduce(ir, TPT_IR_RED_OR, tpt_ir_compare(ir, TPT_IR_GT, p, zero), 1, (const int64_t[]){1});
+    tpt_lower_refuse(L, tpt_ir_not(ir, some), "invalid multinomial distribution: probability tensor contains either `inf`, `nan` or "
+                                              "element < 0, or sum of probabilities <= 0");
+}
+
 void tpt_ops_multinomial(tpt_lower_t *L) {
     tpt_ir_t *ir = L->ir;
     tpt_val_t p = tpt_lower_tensor(L, "self");
@@ -142,6 +153,7 @@ void tpt_ops_multinomial(tpt_lower_t *L) {
                              "cannot sample n_sample > prob_dist.size(-1) samples without replacement");
         return;
     }
+    refuse_weights(L, p);
     /* One sample is the same either way, and an argmax is cheaper than running sums. */
     tpt_val_t out = replace && k > 1 ? choose_any(L, p, k) : choose_distinct(L, p, k);
     out = tpt_ir_convert(ir, out, TPT_I64);

@@ -181,6 +181,8 @@ void tpt_ops_poisson(tpt_lower_t *L) {
     tpt_ir_t *ir = L->ir;
     tpt_val_t own = tpt_lower_tensor(L, "self"), mean = tpt_ir_convert(ir, own, TPT_F64);
     tpt_type_t type = *tpt_ir_type(ir, mean);
+    tpt_lower_refuse(L, tpt_ir_not(ir, tpt_ir_compare(ir, TPT_IR_GE, mean, constant(ir, 0.0))),
+                     "invalid Poisson rate, expected rate to be non-negative");
     tpt_val_t few = tpt_ir_not(ir, tpt_ir_compare(ir, TPT_IR_GE, mean, constant(ir, FEW)));
     tpt_val_t params[2] = {tpt_ir_select(ir, few, constant(ir, FEW), mean)};
     params[1] = tpt_ir_unary(ir, TPT_IR_LOG, params[0]);

@@ -206,6 +206,14 @@ void tpt_ops_truth(tpt_lower_t *L) {
     tpt_lower_result(L, tpt_reduce_finish(&r, tpt_reduce_run(&r, (tpt_ir_reducer_t)L->row->data, r.x)));
 }
 
+/* All bits of the elements as 64-bit words, floating ones as float64, xor-ed. */
+void tpt_ops_hash_tensor(tpt_lower_t *L) {
+    tpt_reduce_t r = tpt_reduce_begin(L, "self");
+    bool whole = tpt_dtype_is_int(tpt_ir_dtype(L->ir, r.x)) || tpt_ir_dtype(L->ir, r.x) == TPT_BOOL;
+    r.x = tpt_ir_bitcast(L->ir, tpt_ir_convert(L->ir, r.x, whole ? TPT_I64 : TPT_F64), TPT_U64);
+    tpt_lower_result(L, tpt_reduce_finish(&r, tpt_reduce_run(&r, TPT_IR_RED_XOR, r.x)));
+}
+
 /* ---- extremes ------------------------------------------------------------------------------------------------------ */
 
 /* Two plain reductions vectorise; one with a compound comparator would not. If there is a NaN, `extreme` is NaN, equals

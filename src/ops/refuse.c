@@ -4,7 +4,8 @@
  *                                                         argument, only where that is true. `%s` in the text is the number
  *   TPT_ORDER(row, number, other, text)                   it must not be above another number
  *   TPT_FITS(row, number, with, how)                      it must fit the dtype of a tensor or dtype argument
- *   TPT_DIVISOR(row, number, with)                        it must not be zero where all is whole numbers
+ *   TPT_DIVISOR(row, divisor, with, when)                 it must not be zero where all is whole numbers, unless an argument
+ *                                                         named `when` is None. Also for tensors, found out on the device
  *
  * Lines of one row stand together. */
 #include "ops/refuse.h"
@@ -19,16 +20,16 @@ typedef enum tpt_ends { CLOSED, OPEN_LOW, OPEN } tpt_ends_t;
 typedef enum tpt_meeting { WRITTEN, PROMOTED } tpt_meeting_t;
 
 struct tpt_refusal {
-    const char *row, *arg, *with;
+    const char *row, *arg, *with, *when;
     uint8_t kind, ends, meeting;
     double low, high;
     const char *text;
 };
 
-#define TPT_RANGE(row, arg, low, high, ends, when, text) {row, arg, when, RANGE, ends, 0, low, high, text},
-#define TPT_ORDER(row, arg, other, text) {row, arg, other, ORDER, CLOSED, 0, 0, 0, text},
-#define TPT_FITS(row, arg, with, how) {row, arg, with, FITS, CLOSED, how, 0, 0, NULL},
-#define TPT_DIVISOR(row, arg, with) {row, arg, with, DIVISOR, CLOSED, 0, 0, 0, NULL},
+#define TPT_RANGE(row, arg, low, high, ends, when, text) {row, arg, NULL, when, RANGE, ends, 0, low, high, text},
+#define TPT_ORDER(row, arg, other, text) {row, arg, other, NULL, ORDER, CLOSED, 0, 0, 0, text},
+#define TPT_FITS(row, arg, with, how) {row, arg, with, NULL, FITS, CLOSED, how, 0, 0, NULL},
+#define TPT_DIVISOR(row, arg, with, when) {row, arg, with, when, DIVISOR, CLOSED, 0, 0, 0, NULL},
 static const tpt_refusal_t rules[] = {
 #include "ops/refuse.def"
 };
@@ -45,6 +46,7 @@ int tpt_refusals_of(const tpt_row_t *row, const tpt_refusal_t **out_first) {
 const tpt_refusal_t *tpt_refusal_at(const tpt_refusal_t *first, int i) { return first + i; }
 const char *tpt_refusal_arg(const tpt_refusal_t *rule) { return rule->arg; }
 const char *tpt_refusal_with(const tpt_refusal_t *rule) { return rule->with; }
+const char *tpt_refusal_when(const tpt_refusal_t *rule) { return rule->when; }
 
 static double value_of(const tpt_number_t *n) {
     return tpt_dtype_is_float((tpt_dtype_t)n->dtype) || tpt_dtype_is_complex((tpt_dtype_t)n->dtype) ? n->v.f[0] : (double)n->v.i;
@@ -111,13 +113,16 @@ static tpt_dtype_t dtype_of(const tpt_arg_t *arg) {
 
 /* ---- the rules ------------------------------------------------------------------------------------------------------ */
 
-tpt_status_t *tpt_refusal_check(const tpt_refusal_t *rule, const tpt_arg_t *arg, const tpt_arg_t *with) {
-    if (!arg || arg->kind != TPT_ARG_NUMBER) return NULL;
+static bool is_off(const tpt_arg_t *when) {
+    return when && (when->kind == TPT_ARG_NONE || (when->kind == TPT_ARG_BOOL && !when->u.i));
+}
+
+tpt_status_t *tpt_refusal_check(const tpt_refusal_t *rule, const tpt_arg_t *arg, const tpt_arg_t *with, const tpt_arg_t *when) {
+    if (!arg || arg->kind != TPT_ARG_NUMBER || is_off(when)) return NULL;
     const tpt_number_t *n = &arg->u.number;
     double v = value_of(n);
     switch ((tpt_refuse_kind_t)rule->kind) {
         case RANGE:
-            if (rule->with && with && with->kind != TPT_ARG_NONE && !with->u.i) return NULL;
             return in_range(rule, v) ? NULL : refused(rule->text, v, 0);
         case ORDER: {
             if (!with || with->kind != TPT_ARG_NUMBER) return NULL;
@@ -125,9 +130,20 @@ tpt_status_t *tpt_refusal_check(const tpt_refusal_t *rule, const tpt_arg_t *arg,
             return v <= other ? NULL : refused(rule->text, v, other);
         }
         case FITS: return check_fits(rule, n, dtype_of(with));
-        case DIVISOR:
+        case DIVISOR: /* tensors: tpt_refuse_divisors */
             if (n->v.i != 0 || !is_whole((tpt_dtype_t)n->dtype) || !is_whole(dtype_of(with))) return NULL;
             return tpt_status_make(TPT_INVALID_ARGUMENT, "ZeroDivisionError");
     }
     return NULL;
+}
+
+void tpt_refuse_divisors(tpt_lower_t *L) {
+    const tpt_refusal_t *rule;
+    if (tpt_refusals_of(L->row, &rule) != 1 || rule->kind != DIVISOR || tpt_ir_status(L->ir) != NULL) return;
+    int arg = tpt_lower_find(L, rule->arg), with = tpt_lower_find(L, rule->with);
+    if (arg < 0 || with < 0 || L->args[arg].kind != TPT_ARG_TENSOR) return;
+    if (!is_whole(dtype_of(&L->args[arg])) || !is_whole(dtype_of(&L->args[with]))) return;
+    if (rule->when && !tpt_lower_has(L, rule->when)) return;
+    tpt_val_t divisor = tpt_lower_tensor(L, rule->arg);
+    tpt_lower_refuse(L, tpt_ir_compare(L->ir, TPT_IR_EQ, divisor, tpt_ir_like(L->ir, divisor, 0)), "ZeroDivisionError");
 }

@@ -12,7 +12,12 @@ int tpt_refusals_of(const tpt_row_t *row, const tpt_refusal_t **out_first);
 const tpt_refusal_t *tpt_refusal_at(const tpt_refusal_t *first, int i);
 const char *tpt_refusal_arg(const tpt_refusal_t *rule);  /* the number that is looked at */
 const char *tpt_refusal_with(const tpt_refusal_t *rule); /* the argument that it is held against, or NULL */
-/* An error when the rule refuses. `with` is NULL where the schema lacks that argument. */
-TPT_MUST_USE tpt_status_t *tpt_refusal_check(const tpt_refusal_t *rule, const tpt_arg_t *arg, const tpt_arg_t *with);
+const char *tpt_refusal_when(const tpt_refusal_t *rule); /* the argument that switches the rule on, or NULL */
+/* An error when the rule refuses. An argument that the schema lacks is NULL. */
+TPT_MUST_USE tpt_status_t *tpt_refusal_check(const tpt_refusal_t *rule, const tpt_arg_t *arg, const tpt_arg_t *with,
+                                             const tpt_arg_t *when);
+
+/* For a row with such a rule: raises the flag where a tensor divides whole numbers by zero. */
+void tpt_refuse_divisors(tpt_lower_t *L);
 
 #endif

@@ -9,6 +9,7 @@
  *   TPT_HOST("linalg_eig")                                       a host routine: PyTorch's cpu kernel between two copies
  * without a comma or semicolon behind it. Prototypes of the functions are made from the same lines. */
 #include "ops/ops.h"
+#include "ops/refuse.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -83,8 +84,9 @@ const char *tpt_row_name(const tpt_row_t *row) { return row->name; }
 uint32_t tpt_row_flags(const tpt_row_t *row) { return row->flags; }
 
 void tpt_row_lower(tpt_lower_t *L) {
-    if (L->row->expr != NULL)
+    if (L->row->expr != NULL) {
         tpt_expr_lower(L);
-    else
+        tpt_refuse_divisors(L);
+    } else
         L->row->lower(L);
 }

@@ -42,8 +42,9 @@ tpt_status_t *tpt_graph_cut(int device, tpt_cut_reason_t why) {
 
 static tpt_status_t *check_numbers(const tpt_op_t *op, const tpt_arg_t *args) {
     for (int i = 0; i < op->nrefusals; i++) {
-        int with = op->refusals[i].with;
-        TPT_TRY(tpt_refusal_check(op->refusals[i].rule, &args[op->refusals[i].arg], with < 0 ? NULL : &args[with]));
+        int with = op->refusals[i].with, when = op->refusals[i].when;
+        TPT_TRY(tpt_refusal_check(op->refusals[i].rule, &args[op->refusals[i].arg], with < 0 ? NULL : &args[with],
+                                  when < 0 ? NULL : &args[when]));
     }
     return NULL;
 }

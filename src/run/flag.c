@@ -10,8 +10,11 @@
 
 static void message_of(tpt_flag_message_t *message, const tpt_node_t *node, int64_t size) {
     char *to = message->text;
-    message->code = tpt_row_flags(node->plan->op->row) & TPT_ROW_INDEX_RUNTIME ? TPT_INVALID_ARGUMENT : TPT_OUT_OF_RANGE;
-    int n = size >= 0 ? snprintf(to, TPT_FLAG_TEXT, "index out of range in %s: a dimension has size %lld", node->plan->op->schema_name,
+    const char *text = node->plan->flag_text;
+    bool runtime = text || (tpt_row_flags(node->plan->op->row) & TPT_ROW_INDEX_RUNTIME);
+    message->code = runtime ? TPT_INVALID_ARGUMENT : TPT_OUT_OF_RANGE;
+    int n = text      ? snprintf(to, TPT_FLAG_TEXT, "%s", text)
+            : size >= 0 ? snprintf(to, TPT_FLAG_TEXT, "index out of range in %s: a dimension has size %lld", node->plan->op->schema_name,
                                  (long long)size)
                       : snprintf(to, TPT_FLAG_TEXT, "index out of range in %s", node->plan->op->schema_name);
     if (node->where[0] && n > 0 && n < TPT_FLAG_TEXT) snprintf(to + n, (size_t)(TPT_FLAG_TEXT - n), " (at %s)", node->where);

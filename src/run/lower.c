@@ -13,6 +13,7 @@ typedef struct lowering {
     tpt_prog_t *prog;
     tpt_val_t *values; /* per graph value */
     tpt_val_t bad;     /* the program's out-of-range word so far */
+    const char *bad_text; /* what the last node that can be refused says */
     int pack_arg[TPT_PACK_COUNT];
     uint32_t node; /* being lowered */
     uint32_t streams; /* random states that the node has asked for */
@@ -212,6 +213,7 @@ static void join_flag(lowering_t *w, const tpt_lower_t *L) {
     w->prog->bad_sizes[w->node] = L->bad_size;
     if (L->bad == TPT_VAL_NONE) return;
     w->prog->flagged = true;
+    w->bad_text = L->bad_text;
     tpt_val_t mine = tpt_ir_select(w->ir, L->bad, tpt_ir_const_i(w->ir, TPT_I32, (int64_t)w->node + 1), tpt_ir_const_i(w->ir, TPT_I32, 0));
     if (w->bad == TPT_VAL_NONE) {
         w->bad = mine;
@@ -376,11 +378,13 @@ static tpt_status_t *try_node(lowering_t *w, tpt_plan_t *p) {
         tpt_status_t *status = run_row(w, &w->graph->nodes[0], &L);
         if (!status) status = specs_from_results(w, p, &L);
         p->flagged = L.bad != TPT_VAL_NONE;
+        p->flag_text = L.bad_text;
         tpt_free(L.results);
         return status;
     }
     TPT_TRY(lower_node(w, 0));
     p->flagged = w->prog->flagged;
+    p->flag_text = w->bad_text;
     for (int t = 0; t < p->ntensors; t++)
         p->tensors[t].unread = !tpt_ir_reaches(w->ir, p->nouts + p->nwrites + p->dynamic, &w->values[p->ntensors], w->values[t]);
     return NULL;

@@ -59,6 +59,7 @@ static void bind_refusals(tpt_op_t *op) {
         op->refusals[k].rule = rule;
         op->refusals[k].arg = arg;
         op->refusals[k].with = param_index(op, tpt_refusal_with(rule));
+        op->refusals[k].when = param_index(op, tpt_refusal_when(rule));
         op->nrefusals++;
     }
 }

@@ -90,7 +90,7 @@ struct tpt_op {
     uint64_t ones;    /* bit i: the same, but only while it is 1 ("alpha=1" of a row) */
     struct {
         const tpt_refusal_t *rule;
-        int arg, with; /* -1: the schema has none */
+        int arg, with, when; /* -1: the schema has none */
     } refusals[TPT_MAX_REFUSALS]; /* numbers that PyTorch refuses */
     int nrefusals;
 };
@@ -124,6 +124,7 @@ struct tpt_plan {
     int *writes;          /* index into tensors */
     bool dynamic, pads;   /* has a count; fresh outputs are padded */
     bool flagged;         /* yields an out-of-range flag */
+    const char *flag_text; /* what it says when it is not about an index; NULL */
     tpt_precision_t precision;
     bool index_checks;
     /* The last single-op program: saves the look-up in the steady state of strict mode. Guarded by the device lock. */

@@ -90,6 +90,38 @@ def test_numbers_that_cpu_refuses_are_refused_at_every_call(name):
         fn("tpu", bad)
 
 
+# What the values of tensors make wrong is found out on the device, and raised at the next read at the latest.
+VALUES = {
+    "floor_divide": lambda d: ints(d) // torch.zeros(3, dtype=torch.int64, device=d),
+    "remainder": lambda d: ints(d, torch.int8) % torch.zeros(1, dtype=torch.int32, device=d),
+    "fmod_": lambda d: ints(d).fmod_(torch.tensor([1, 2, 0], device=d)),
+    "trunc": lambda d: torch.div(ints(d), torch.zeros(3, dtype=torch.int64, device=d), rounding_mode="trunc"),
+    "bernoulli": lambda d: torch.bernoulli(torch.full((3,), 1.5, device=d)),
+    "poisson": lambda d: torch.poisson(torch.full((3,), -1.0, device=d)),
+    "multinomial": lambda d: torch.multinomial(torch.zeros(3, device=d), 1),
+    "binary_cross_entropy": lambda d: torch.nn.functional.binary_cross_entropy(
+        torch.full((3,), 1.5, device=d), torch.ones(3, device=d)
+    ),
+    "gather": lambda d: torch.ones(3, device=d).gather(0, torch.tensor([7], device=d)),
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_values_that_cpu_refuses_are_refused(name):
+    with pytest.raises(Exception) as cpu:
+        VALUES[name]("cpu")
+    with pytest.raises(cpu.type):
+        VALUES[name]("tpu").cpu()
+    assert tpu(3).sum().item() == 3  # the process lives on
+
+
+def test_division_by_zero_that_is_none():
+    for device in ("cpu", "tpu"):
+        assert torch.div(ints(device), 0, rounding_mode=None).tolist() == [float("inf")] * 3
+        assert (tpu(3).to(device) // 0).tolist() == [float("inf")] * 3
+        assert torch.fmod(ints(device), torch.tensor([2, 3, 1], device=device)).tolist() == [1, 1, 0]
+
+
 # What is written may not be read, or not at other places; an integer target can't take fractions; an input keeps its size.
 WRITES = {
     "cat": aliased(lambda x, i: torch.cat([x], out=x)),
