@@ -153,6 +153,10 @@ void tpt_ops_multinomial(tpt_lower_t *L) {
                              "cannot sample n_sample > prob_dist.size(-1) samples without replacement");
         return;
     }
+    if (n > INT64_C(1) << 24) {
+        (void)tpt_lower_fail(L, TPT_INVALID_ARGUMENT, "number of categories cannot exceed 2^24");
+        return;
+    }
     refuse_weights(L, p);
     /* One sample is the same either way, and an argmax is cheaper than running sums. */
     tpt_val_t out = replace && k > 1 ? choose_any(L, p, k) : choose_distinct(L, p, k);
