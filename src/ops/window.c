@@ -161,6 +161,8 @@ static tpt_val_t tap_index(tpt_ir_t *ir, const taps_t *t, int k) {
 }
 
 static tpt_val_t tap_weight(tpt_ir_t *ir, const taps_t *t, int k, tpt_dtype_t dtype) {
+    if (dtype == TPT_I32) /* whole weights (quantise) */
+        return tpt_ir_convert(ir, tpt_ir_const_floats(ir, TPT_F64, (int)t->out, t->weight + (int64_t)k * t->out), TPT_I32);
     return tpt_ir_const_floats(ir, dtype, (int)t->out, t->weight + (int64_t)k * t->out);
 }
 
@@ -214,6 +216,37 @@ static tpt_val_t apply(tpt_ir_t *ir, const taps_t *t, tpt_val_t x, int dim) {
     return sum;
 }
 
+/* Images of bytes: cpu blends them with whole weights of a common power of two, along the width first, and rounds to bytes after
+ * each dim. Taps on one element are one tap to it. Returns the power. */
+static int quantise(taps_t *t) {
+    double most = 0;
+    for (int64_t o = 0; o < t->out; o++) {
+        for (int k = 1; k < t->count; k++) {
+            int64_t at = k * t->out + o;
+            for (int j = 0; j < k; j++) {
+                if (t->index[j * t->out + o] != t->index[at]) continue;
+                t->weight[j * t->out + o] += t->weight[at];
+                t->weight[at] = 0;
+                break;
+            }
+        }
+        for (int k = 0; k < t->count; k++) most = fmax(most, t->weight[k * t->out + o]);
+    }
+    int power = 0;
+    while (power < 22 && (int)(0.5 + most * (double)(1 << (power + 1))) < 1 << 15) power++;
+    for (int64_t i = 0; i < t->count * t->out; i++) t->weight[i] = round(t->weight[i] * (double)(1 << power));
+    return power;
+}
+
+/* x: bytes as I32. */
+static tpt_val_t apply_to_bytes(tpt_ir_t *ir, taps_t *t, tpt_val_t x, int dim) {
+    if (is_identity(t)) return x;
+    int power = quantise(t);
+    x = tpt_ir_add(ir, apply(ir, t, x, dim), tpt_ir_const_i(ir, TPT_I32, power > 0 ? 1 << (power - 1) : 0));
+    x = tpt_ir_binary(ir, TPT_IR_SHR_ARITH, x, tpt_ir_const_i(ir, TPT_I32, power));
+    return tpt_ir_min(ir, tpt_ir_max(ir, x, tpt_ir_const_i(ir, TPT_I32, 0)), tpt_ir_const_i(ir, TPT_I32, 255));
+}
+
 static tpt_val_t apply_back(tpt_ir_t *ir, const taps_t *t, tpt_val_t g, int dim) {
     if (is_identity(t)) return g;
     tpt_type_t type = *tpt_ir_type(ir, g);
@@ -261,14 +294,20 @@ void tpt_window_resample(tpt_lower_t *L) {
         tpt_lower_result(L, tpt_shape_zeros_type(ir, out));
         return;
     }
-    if (blend && !tpt_dtype_is_float(dtype)) work = TPT_F32;
+    const bool bytes = blend && dtype == TPT_U8 && n == 2 && !back;
+    if (blend && !tpt_dtype_is_float(dtype)) work = bytes ? TPT_I32 : TPT_F32;
     if (blend || back) x = tpt_ir_convert(ir, x, work);
-    for (int i = 0; i < n; i++) {
+    for (int i = n - 1; bytes && i >= 0; i--) {
+        taps_t t = {.in = input[2 + i], .out = size[i]};
+        if (!taps_of(L, &t, mode, given_scale(L, i, n), align, true)) return;
+        x = apply_to_bytes(ir, &t, x, 2 + i);
+    }
+    for (int i = 0; !bytes && i < n; i++) {
         taps_t t = {.in = input[2 + i], .out = size[i]};
         if (!taps_of(L, &t, mode, given_scale(L, i, n), align, dtype == TPT_F64)) return;
         x = back ? apply_back(ir, &t, x, 2 + i) : apply(ir, &t, x, 2 + i);
     }
-    if (blend && !tpt_dtype_is_float(dtype)) {
+    if (blend && !tpt_dtype_is_float(dtype) && !bytes) {
         tpt_val_t low = tpt_ir_const_f(ir, work, 0), high = tpt_ir_const_f(ir, work, 255);
         x = tpt_ir_min(ir, tpt_ir_max(ir, tpt_ir_unary(ir, TPT_IR_ROUND, x), low), high); /* uint8 images */
     }

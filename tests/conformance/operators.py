@@ -23,6 +23,7 @@ _UNDEFINED = re.compile(r"^(new_)?empty(_like|_strided|_permuted)?$|^resize_(as_
 _HOST_ARGUMENTS = {"tensor_split"}
 # With some `out=` the host's kernel of these writes past its memory (2.13): nothing to compare with.
 _HOST_CORRUPTS = {"linalg.lu", "lu_unpack", "tril", "triu"}
+_UNORDERED = {"argsort", "kthvalue", "mode", "msort", "sort", "topk"}
 _WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.float32: torch.float64}
 _MOST_SAMPLES = 64
 
@@ -82,14 +83,33 @@ def _call(op: Any, sample: Any, device: str, requires_grad: bool = False, functi
     return (function or op)(first, *args, **kwargs, **more), first, copy
 
 
-def _gradients(out: Any, copy: Transfer, device: str) -> list[Any]:
-    """First-order gradients of all results by all leaves, with fixed random cotangents."""
+def _settled(op: Any, sample: Any, out: Any) -> Any:
+    """Nobody promises an order of equal elements: indices of them are compared by the values that they point at."""
+    if op.name not in _UNORDERED or sample.kwargs.get("stable") or sample.input.dim() == 0:
+        return out
+    if op.name == "msort":
+        return out
+    index = out if isinstance(out, torch.Tensor) else out[-1]
+    at = 1 if op.name in ("topk", "kthvalue") else 0
+    dim = sample.kwargs.get("dim", sample.args[at] if len(sample.args) > at else -1)
+    if index.dtype != torch.int64 or isinstance(dim, bool):
+        return out
+    wide = index if index.dim() == sample.input.dim() else index.unsqueeze(dim)
+    pointed = sample.input.detach().gather(dim, wide.detach().cpu())
+    return [index.shape, pointed, *([] if index is out else list(out)[:-1])]
+
+
+def _gradients(op: Any, out: Any, copy: Transfer, device: str) -> list[Any]:
+    """First-order gradients of all results by all leaves, with fixed random cotangents; equal ones of equal elements."""
     outs = [t for t in tree_leaves(out) if isinstance(t, torch.Tensor) and t.requires_grad]
     leaves = copy.leaves
     if not outs or not leaves:
         return []
     generator = torch.Generator().manual_seed(7)
-    cotangents = [torch.randn(t.shape, generator=generator, dtype=t.dtype).to(device) for t in outs]
+    if op.name in _UNORDERED:
+        cotangents = [t.detach().cpu().double().sin().to(t.dtype).to(device) for t in outs]
+    else:
+        cotangents = [torch.randn(t.shape, generator=generator, dtype=t.dtype).to(device) for t in outs]
     return list(torch.autograd.grad(outs, leaves, cotangents, allow_unused=True))
 
 
@@ -103,7 +123,7 @@ def forward(name: str, dtype: str, limit: int) -> Iterator[Case]:
     op = _OPS[name]
 
     def run(sample: Any, device: str) -> Any:
-        return sample.output_process_fn_grad(_call(op, sample, device)[0])
+        return _settled(op, sample, sample.output_process_fn_grad(_call(op, sample, device)[0]))
 
     for sample in _samples(op, dtype, limit):
         yield _case(run, sample, dtype, values=not _UNDEFINED.match(op.name))
@@ -114,7 +134,7 @@ def gradient(name: str, dtype: str, limit: int) -> Iterator[Case]:
 
     def run(sample: Any, device: str) -> Any:
         out, _, copy = _call(op, sample, device, requires_grad=True)
-        return _gradients(sample.output_process_fn_grad(out), copy, device)
+        return _gradients(op, sample.output_process_fn_grad(out), copy, device)
 
     for sample in _samples(op, dtype, limit, requires_grad=True):
         yield _case(run, sample, dtype)
@@ -128,7 +148,7 @@ def strided(name: str, dtype: str, limit: int) -> Iterator[Case]:
     def run(sample: Any, device: str) -> Any:
         out, _, copy = _call(op, sample, device, requires_grad=differentiable)
         out = sample.output_process_fn_grad(out)
-        return [out, _gradients(out, copy, device) if differentiable else []]
+        return [_settled(op, sample, out), _gradients(op, out, copy, device) if differentiable else []]
 
     for sample in _samples(op, dtype, limit, requires_grad=differentiable):
         yield _case(run, sample.noncontiguous(), dtype, values=not _UNDEFINED.match(op.name))
@@ -168,7 +188,8 @@ def out(name: str, dtype: str, limit: int) -> Iterator[Case]:
         for target in targets.TARGETS:
 
             def run(device: str, sample: Any = sample, target: Any = target, expected: Any = expected) -> Any:
-                return target.result(lambda **out: _call(op, sample, device, **out)[0], device, expected)
+                outs, *rest = target.result(lambda **out: _call(op, sample, device, **out)[0], device, expected)
+                return [_settled(op, sample, outs if len(outs) > 1 else outs[0]), *rest]
 
             if target.elsewhere and not any(isinstance(leaf, torch.Tensor) for leaf in _leaves(sample)):
                 continue  # without arguments on a device the target decides where the op runs
