@@ -146,10 +146,10 @@ int64_t arange_size(const c10::Scalar &start, const c10::Scalar &end, const c10:
   TORCH_CHECK(std::isfinite(first) && std::isfinite(last), "unsupported range: ", first, " -> ", last);
   TORCH_CHECK((by > 0 && last >= first) || (by < 0 && last <= first), "upper bound and lower bound inconsistent with step sign");
   double size = std::ceil((last - first) / by);
-  if (c10::isIntegralType(dtype, /*includeBool=*/false)) {
+  if (dtype == c10::kLong) {  // counted in whole numbers; other integers by the fractions given
     const auto from = start.to<int64_t>(), to = end.to<int64_t>(), jump = step.to<int64_t>();
-    TORCH_CHECK(jump != 0, "step must be nonzero");
-    if (dtype == c10::kLong) size = static_cast<double>((to - from + jump - (jump > 0 ? 1 : -1)) / jump);
+    TORCH_CHECK_VALUE(jump != 0, "step must be nonzero");
+    size = static_cast<double>((to - from + jump - (jump > 0 ? 1 : -1)) / jump);
   }
   TORCH_CHECK(size >= 0 && size <= static_cast<double>(std::numeric_limits<int64_t>::max()),
               "invalid size, possible overflow? (size = ", size, ")");
