@@ -20,16 +20,19 @@ static tpt_val_t neutral(tpt_ir_t *ir, tpt_ir_reducer_t op, tpt_dtype_t dtype) {
     }
 }
 
+static tpt_val_t combine(tpt_ir_t *ir, tpt_ir_binary_op_t op, tpt_val_t a, tpt_val_t b) {
+    tpt_val_t c = tpt_ir_binary(ir, op, a, b);
+    if (!ir->guarded_minmax || (op != TPT_IR_MAX && op != TPT_IR_MIN) || !tpt_dtype_is_float(tpt_ir_dtype(ir, c))) return c;
+    c = tpt_ir_select(ir, tpt_ir_compare(ir, TPT_IR_NE, b, b), b, c);
+    return tpt_ir_select(ir, tpt_ir_compare(ir, TPT_IR_NE, a, a), a, c);
+}
+
 /* A region of two scalars that gives `op` of them. */
 static tpt_region_t binary_region(tpt_ir_t *ir, tpt_ir_binary_op_t op, tpt_dtype_t dtype) {
     tpt_ir_region_begin(ir);
     tpt_val_t a = tpt_ir_region_arg(ir, tpt_type_make(dtype, 0, NULL));
     tpt_val_t b = tpt_ir_region_arg(ir, tpt_type_make(dtype, 0, NULL));
-    tpt_val_t c = tpt_ir_binary(ir, op, a, b);
-    if (ir->guarded_minmax && (op == TPT_IR_MAX || op == TPT_IR_MIN) && tpt_dtype_is_float(dtype)) {
-        c = tpt_ir_select(ir, tpt_ir_compare(ir, TPT_IR_NE, b, b), b, c);
-        c = tpt_ir_select(ir, tpt_ir_compare(ir, TPT_IR_NE, a, a), a, c);
-    }
+    tpt_val_t c = combine(ir, op, a, b);
     return tpt_ir_region_end(ir, 1, &c);
 }
 
@@ -59,13 +62,84 @@ void tpt_ir_reduce_n(tpt_ir_t *ir, int n, const tpt_val_t *xs, const tpt_val_t *
     emit_reducer(ir, &emit, n, xs, inits, out);
 }
 
-tpt_val_t tpt_ir_reduce(tpt_ir_t *ir, tpt_ir_reducer_t op, tpt_val_t x, int ndims, const int64_t *dims) {
-    if (!tpt_ir_good(ir, x)) return TPT_VAL_NONE;
-    if (ndims == 0) return x;
+static tpt_val_t reduce_plain(tpt_ir_t *ir, tpt_ir_reducer_t op, tpt_val_t x, int ndims, const int64_t *dims) {
     tpt_dtype_t d = tpt_ir_dtype(ir, x);
     tpt_val_t init = neutral(ir, op, d), out = TPT_VAL_NONE;
     tpt_ir_reduce_n(ir, 1, &x, &init, ndims, dims, binary_region(ir, combine_ops[op], d), &out);
     return out;
+}
+
+/* ---- rows on processors -----------------------------------------------------------------------------------------------
+ * XLA's CPU compiler makes a reduction over the innermost dim one chain of scalar operations: 16 ms for the row maxima of
+ * 2048 x 1000 floats on 0.81. So rows are cut into lanes: [.., n] becomes [.., n / lanes, lanes], whose outer part vectorises,
+ * and then the few lanes are folded: 0.7 ms. Softmax of these rows 12.6 -> 1.7 ms, row sums 350 -> 180 us. */
+
+#define LANES 64       /* several vector registers: one would wait for itself */
+#define LANES_MOST 256 /* in long rows */
+
+/* How many lanes a row of n is cut into: a divisor of n near the wanted number, or that number itself, with a rest. */
+static int64_t lanes_of(int64_t n) {
+    int64_t want = n > 64 * LANES_MOST ? LANES_MOST : LANES;
+    for (int64_t lanes = want; lanes >= want / 4; lanes -= 16)
+        if (n % lanes == 0) return lanes;
+    for (int64_t lanes = want; lanes >= want / 4; lanes--)
+        if (n % lanes == 0) return lanes;
+    return want / 2;
+}
+
+/* x with its last dims, `joined` of them, as one of size n. */
+static tpt_val_t join_tail(tpt_ir_t *ir, tpt_val_t x, int joined, int64_t n) {
+    tpt_type_t type = *tpt_ir_type(ir, x);
+    type.dims[type.rank - joined] = n;
+    return tpt_ir_reshape(ir, x, type.rank - joined + 1, type.dims);
+}
+
+/* The last dim, of few elements, combined by halves: no chain, and no reduction for the compiler to join to the one before. */
+static tpt_val_t fold_lanes(tpt_ir_t *ir, tpt_ir_reducer_t op, tpt_val_t x) {
+    const int last = tpt_ir_rank(ir, x) - 1;
+    const tpt_ir_binary_op_t with = combine_ops[op];
+    tpt_val_t odd = TPT_VAL_NONE;
+    for (int64_t n = tpt_ir_dim(ir, x, last); n > 1; n /= 2) {
+        if (n % 2 != 0) {
+            tpt_val_t one = tpt_ir_slice_dim(ir, x, last, n - 1, n);
+            odd = odd == TPT_VAL_NONE ? one : combine(ir, with, odd, one);
+        }
+        x = combine(ir, with, tpt_ir_slice_dim(ir, x, last, 0, n / 2), tpt_ir_slice_dim(ir, x, last, n / 2, n / 2 * 2));
+    }
+    if (odd != TPT_VAL_NONE) x = combine(ir, with, x, odd);
+    return tpt_ir_good(ir, x) ? tpt_ir_reshape(ir, x, last, tpt_ir_type(ir, x)->dims) : x;
+}
+
+/* One row dim, the last, and the dims before it that are reduced too. */
+static tpt_val_t reduce_rows(tpt_ir_t *ir, tpt_ir_reducer_t op, tpt_val_t x, int ndims, const int64_t *dims) {
+    tpt_type_t type = *tpt_ir_type(ir, x);
+    const int last = type.rank - 1;
+    const int64_t n = type.dims[last], lanes = lanes_of(n), rest = n % lanes;
+    tpt_val_t tail = TPT_VAL_NONE;
+    if (rest > 0) {
+        tail = reduce_plain(ir, op, tpt_ir_slice_dim(ir, x, last, n - rest, n), ndims, dims);
+        x = tpt_ir_slice_dim(ir, x, last, 0, n - rest);
+    }
+    type.dims[last] = n / lanes;
+    type.dims[last + 1] = lanes;
+    x = reduce_plain(ir, op, tpt_ir_reshape(ir, x, type.rank + 1, type.dims), ndims, dims);
+    x = fold_lanes(ir, op, x);
+    return rest > 0 ? combine(ir, combine_ops[op], x, tail) : x;
+}
+
+tpt_val_t tpt_ir_reduce(tpt_ir_t *ir, tpt_ir_reducer_t op, tpt_val_t x, int ndims, const int64_t *dims) {
+    if (!tpt_ir_good(ir, x)) return TPT_VAL_NONE;
+    if (ndims == 0) return x;
+    const tpt_type_t type = *tpt_ir_type(ir, x);
+    if (!ir->host_code || type.dtype == TPT_BOOL || type.rank >= TPT_MAX_RANK || ndims > type.rank)
+        return reduce_plain(ir, op, x, ndims, dims);
+    int joined = 0; /* dims at the end that are all reduced */
+    int64_t n = 1;
+    while (joined < ndims && dims[ndims - 1 - joined] == type.rank - 1 - joined) n *= type.dims[type.rank - 1 - joined++];
+    if (n < 2 * LANES) return reduce_plain(ir, op, x, ndims, dims);
+    int64_t fewer[TPT_MAX_RANK];
+    for (int i = 0; i <= ndims - joined; i++) fewer[i] = dims[i];
+    return reduce_rows(ir, op, join_tail(ir, x, joined, n), ndims - joined + 1, fewer);
 }
 
 tpt_ir_window_t tpt_ir_window_ones(int rank) {

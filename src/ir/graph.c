@@ -52,8 +52,8 @@ tpt_arena_t *tpt_ir_arena(tpt_ir_t *ir) { return &ir->arena; }
 void tpt_ir_set_precision(tpt_ir_t *ir, tpt_precision_t precision) { ir->precision = precision; }
 
 tpt_precision_t tpt_ir_precision(const tpt_ir_t *ir) { return ir->precision; }
-bool tpt_ir_turned_dots(const tpt_ir_t *ir) { return ir->turned_dots; }
-void tpt_ir_set_turned_dots(tpt_ir_t *ir, bool turned) { ir->turned_dots = turned; }
+bool tpt_ir_host_code(const tpt_ir_t *ir) { return ir->host_code; }
+void tpt_ir_set_host_code(tpt_ir_t *ir, bool host) { ir->host_code = host; }
 void tpt_ir_set_guarded_minmax(tpt_ir_t *ir, bool guarded) { ir->guarded_minmax = guarded; }
 
 /* ---- the sticky error ----------------------------------------------------------------------------------------------- */

@@ -224,9 +224,9 @@ void tpt_ir_set_precision(tpt_ir_t *ir, tpt_precision_t precision); /* for the f
 tpt_precision_t tpt_ir_precision(const tpt_ir_t *ir);
 /* MAX and MIN reductions that follow test for NaN themselves: for plugins whose own lose it. */
 void tpt_ir_set_guarded_minmax(tpt_ir_t *ir, bool guarded);
-/* Is a dot with a transposed second operand slow on this plugin, so that lowerings turn it round? */
-bool tpt_ir_turned_dots(const tpt_ir_t *ir);
-void tpt_ir_set_turned_dots(tpt_ir_t *ir, bool turned);
+/* Programs run on a processor: dots, reductions and windows take the forms that XLA's CPU compiler is fast at. */
+bool tpt_ir_host_code(const tpt_ir_t *ir);
+void tpt_ir_set_host_code(tpt_ir_t *ir, bool host);
 tpt_val_t tpt_ir_cholesky(tpt_ir_t *ir, tpt_val_t x, bool lower);
 /* transpose: 0 none, 1 T, 2 H */
 tpt_val_t tpt_ir_triangular_solve(tpt_ir_t *ir, tpt_val_t a, tpt_val_t b, bool left, bool lower, bool unit_diagonal,

@@ -37,7 +37,7 @@ static tpt_val_t product(tpt_ir_t *b, tpt_val_t x, tpt_val_t y) {
     tpt_ir_dot_t d = {0};
     const int rank = tpt_ir_rank(b, x);
     const int64_t rows = tpt_ir_dim(b, x, -2);
-    const tpt_val_t w = tpt_ir_turned_dots(b) ? tpt_ir_untransposed(b, y) : TPT_VAL_NONE;
+    const tpt_val_t w = tpt_ir_host_code(b) ? tpt_ir_untransposed(b, y) : TPT_VAL_NONE;
     if (w != TPT_VAL_NONE && rows > 1 && rows < tpt_ir_dim(b, y, -1) && 4 * rows <= tpt_ir_dim(b, x, -1)) return product_turned(b, x, w);
     d.n_batch = rank - 2;
     for (int i = 0; i < d.n_batch; i++) d.lhs_batch[i] = d.rhs_batch[i] = i;

@@ -128,7 +128,8 @@ static tpt_val_t staged(tpt_ir_t *ir, tpt_ir_reducer_t op, tpt_val_t v, int ndim
     merged[at] = rows;
     merged[at + 1] = row;
     v = tpt_ir_reshape(ir, v, merged_rank + 1, merged);
-    v = tpt_ir_reduce(ir, op, v, 1, (const int64_t[]){at + 1});
+    bool lanes = at + 1 == merged_rank && tpt_ir_host_code(ir); /* reduce the outer part: the inner one vectorises */
+    v = tpt_ir_reduce(ir, op, v, 1, (const int64_t[]){lanes ? at : at + 1});
     return staged(ir, op, v, nreduced, reduced);
 }
 

@@ -322,3 +322,21 @@ def test_extreme_of_an_empty_dimension(fn):
         fn(x.to("tpu"), 1)
     assert str(want.value).split(".")[0] in str(got.value)
     assert fn(x.to("tpu"), 2).values.shape == (3, 0)
+
+
+@pytest.mark.parametrize("n", [127, 128, 131, 384, 1000, 1009, 40007])
+def test_long_rows(n):
+    """Rows are cut into lanes on processors: any length, with and without a rest, alone and with other reduced dims."""
+    g = torch.Generator().manual_seed(n)
+    x = torch.randn(3, 4, n, generator=g, dtype=torch.float64)
+    x[1, 2, n // 2] = float("nan")
+    whole = torch.randint(-100, 100, (3, n), generator=g)
+    for dims in (2, (1, 2), (0, 2), (0, 1, 2)):
+        for fn in (torch.sum, torch.amax, torch.amin):
+            torch.testing.assert_close(fn(x.to("tpu"), dims).cpu(), fn(x, dims), equal_nan=True)
+    near_one = 1 + x.nan_to_num() / 1000
+    torch.testing.assert_close(near_one.to("tpu").prod(2).cpu(), near_one.prod(2))
+    for fn in (torch.sum, torch.amax, torch.amin, torch.argmax, torch.argmin):
+        assert fn(whole.to("tpu"), 1).tolist() == fn(whole, 1).tolist()
+    torch.testing.assert_close(x.to("tpu").argmax(2).cpu(), x.argmax(2))
+    torch.testing.assert_close(x[0].to("tpu").float().softmax(1).cpu(), x[0].float().softmax(1))
