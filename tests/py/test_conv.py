@@ -136,3 +136,33 @@ def test_bad_arguments():
         F.conv2d(rand(2, 3, 8, 8).to("tpu"), rand(4, 2, 3, 3).to("tpu"))
     with pytest.raises(RuntimeError):
         F.max_pool2d(rand(2, 3, 8, 8).to("tpu"), 3, padding=2)
+
+
+@pytest.mark.parametrize(
+    "spatial,kernel,options,multiple",
+    [
+        (1, 3, {"padding": 1}, 1),
+        (2, 3, {"padding": 1}, 1),
+        (2, 3, {"stride": 2, "padding": 1}, 1),
+        (2, 3, {"padding": 2, "dilation": 2}, 2),
+        (2, 5, {"stride": 3}, 3),
+        (3, 2, {"stride": 2}, 1),
+        (2, 12, {"padding": 6}, 1),
+    ],
+    ids=str,
+)
+def test_depthwise(spatial, kernel, options, multiple):
+    x, w = rand(2, 6, *(11, 14, 9)[:spatial]), rand(6 * multiple, 1, *[kernel] * spatial)
+    check(lambda x, w, b: CONVS[spatial - 1](x, w, b, groups=6, **options), x, w, rand(6 * multiple), tolerance=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64], ids=str)
+def test_depthwise_dtypes(dtype):
+    x, w = rand(2, 4, 8, 8, dtype=dtype), rand(4, 1, 3, 3, dtype=dtype)
+    check(lambda x, w: F.conv2d(x, w, padding=1, groups=4), x, w, tolerance=1e-10 if dtype == torch.float64 else 0.1)
+
+
+def test_many_groups():
+    x, w = rand(2, 260, 5, 5), rand(260, 2, 3, 3)
+    check(lambda x, w: F.conv2d(x, w, groups=130), x, w, tolerance=1e-4)
+    check(lambda x, w: F.conv2d(x[:, :64], w[:64], groups=32, stride=2), x, w, tolerance=1e-4)
