@@ -333,7 +333,7 @@ static tpt_val_t max_backward(tpt_lower_t *L, tpt_val_t x, tpt_val_t gy, tpt_val
     tpt_ir_t *b = L->ir;
     const tpt_type_t t = *tpt_ir_type(b, x);
     if (equal && is_tiling(p)) return max_backward_tiles(b, gy, tpt_ir_convert(b, index, TPT_I32), p);
-    if (!equal || kernel_numel(p) > POOL_FLAT_LIMIT) {
+    if (!equal || kernel_numel(p) > POOL_FLAT_LIMIT || tpt_ir_host_code(b)) { /* on processors a scatter beats spreading */
         int64_t lead = 1;
         for (int i = 0; i < p->lead; i++) lead *= t.dims[i];
         return tpt_ir_reshape(b, scatter_windows(b, gy, index, p, lead), t.rank, t.dims);
