@@ -50,7 +50,15 @@ def make_engines(args: argparse.Namespace) -> list[Engine]:
         engines.append(Engine("TorchTPU 0.2.0", "peer", python, {}, args.threads, without=NOT_BY_PEER))
     for path in plugin_paths():
         name = PLUGIN_NAMES.get(os.path.basename(path), os.path.basename(path))
-        engines.append(Engine(f"torch_tpu, {name}", "ours", sys.executable, {"TORCH_TPU_PJRT_PLUGIN": path}, args.threads))
+        engines.append(
+            Engine(
+                f"torch_tpu, {name}",
+                "ours",
+                sys.executable,
+                {"TORCH_TPU_PJRT_PLUGIN": path, "TORCH_TPU_CACHE": "0"},
+                args.threads,
+            )
+        )
     return engines
 
 

@@ -4,6 +4,7 @@
 {"do": "first", "work": W, "size": S}                seconds of the very first call with these shapes, synchronised
 {"do": "steady", "work": W, "calls": N}              seconds a call over N calls, one synchronisation in the timing;
                                                          "cpu": the CPU time of all threads
+{"do": "host", "work": W, "calls": N}                the same without the synchronisation: what a call costs its caller
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ def main() -> None:
     if engine == "peer":
         import boot_peer  # noqa: F401  (before torch)
     import torch
-    from works import WORKS
+    from works import FUSED_WORKS, WORKS
 
     torch.set_num_threads(threads)
     device = "cpu" if engine == "cpu" else "tpu"
@@ -41,7 +42,7 @@ def main() -> None:
         return found
 
     def first(order: dict) -> dict:
-        step = WORKS[order["work"]][1](device, order["size"])
+        step = (FUSED_WORKS | WORKS)[order["work"]][1](device, order["size"])
         synchronize()
         start = time.perf_counter()
         last = step()
@@ -64,7 +65,20 @@ def main() -> None:
         del last
         return {"seconds": (time.perf_counter() - start) / calls, "cpu": (time.process_time() - cpu) / calls}
 
-    orders = {"facts": facts, "first": first, "steady": steady}
+    def host(order: dict) -> dict:
+        step, calls = steps[order["work"]], order["calls"]
+        for _ in range(max(1, calls // 4)):
+            last = step()
+        synchronize()
+        start = time.perf_counter()
+        for _ in range(calls):
+            last = step()
+        taken = time.perf_counter() - start
+        synchronize()
+        del last
+        return {"seconds": taken / calls}
+
+    orders = {"facts": facts, "first": first, "steady": steady, "host": host}
     print(json.dumps({"ready": True}), file=answers, flush=True)
     for line in sys.stdin:
         order = json.loads(line)
