@@ -92,6 +92,15 @@ def test_products(dtype):
     check(F.linear, make(2, 3, 7), make(4, 7), make(4))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64, torch.int64], ids=str)
+@pytest.mark.parametrize("n", [63, 64, 1000, 10007])
+def test_long_vectors(dtype, n):
+    x, y, w = rand(n, dtype=dtype), rand(n, dtype=dtype, seed=1), rand(n, 5, dtype=dtype)
+    for fn, args in ((torch.dot, (x, y)), (torch.vdot, (x, y)), (torch.mv, (w.t(), x)), (torch.mv, (w.t().contiguous(), x))):
+        limit = 1e-5 * n**0.5 if dtype in (torch.float32, torch.complex64) else None
+        same(fn(*(a.to("tpu") for a in args)), fn(*args), limit)
+
+
 @pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8], ids=str)
 def test_integers(dtype):
     x, y = rand(5, 7, dtype=dtype), rand(7, 3, dtype=dtype)
