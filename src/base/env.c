@@ -54,3 +54,11 @@ int64_t tpt_env_int(tpt_env_t var, int64_t lowest, int64_t highest) {
     }
     return value < lowest ? lowest : value > highest ? highest : value;
 }
+
+tpt_status_t *tpt_env_whole(tpt_env_t var, int64_t lowest, int64_t highest, int64_t *out_value) {
+    const char *text = tpt_env_get(var);
+    if (*text == '\0') text = env_table[var].def;
+    if (env_parse(text, out_value) && *out_value >= lowest && *out_value <= highest) return NULL;
+    return tpt_status_make(TPT_INVALID_ARGUMENT, "%s must be a whole number from %" PRId64 " to %" PRId64 ", not '%s'", tpt_env_name(var),
+                           lowest, highest, text);
+}

@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/status.h"
+
 /* X(id, name, default, help) */
 #define TPT_ENV_TABLE(X)                                                                                                   \
     X(PLUGIN, "TORCH_TPU_PJRT_PLUGIN", "", "PJRT plugin: a path, or cpu, tpu, cuda")                                       \
@@ -38,6 +40,9 @@ typedef enum tpt_env {
 const char *tpt_env_name(tpt_env_t var);
 const char *tpt_env_get(tpt_env_t var); /* never NULL; the default when unset */
 bool tpt_env_flag(tpt_env_t var);       /* "", "0", "false", "off", "no" are false */
+/* A value that is none or out of range is warned of and replaced. */
 int64_t tpt_env_int(tpt_env_t var, int64_t lowest, int64_t highest);
+/* The same, for what must not be guessed. */
+TPT_MUST_USE tpt_status_t *tpt_env_whole(tpt_env_t var, int64_t lowest, int64_t highest, int64_t *out_value);
 
 #endif

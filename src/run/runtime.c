@@ -66,7 +66,9 @@ static tpt_status_t *open_client(void) {
         return tpt_status_make(TPT_NOT_FOUND, "no PJRT plugin for device tpu: pip install xla-cpu-pjrt==0.0.1, or set %s to the path of one",
                                tpt_env_name(TPT_ENV_PLUGIN));
     tpt_client_options_t options = {.show_plugin_log = tpt_env_flag(TPT_ENV_PLUGIN_LOG)};
-    options.num_devices = plugin_devices > 0 ? plugin_devices : (int)tpt_env_int(TPT_ENV_NUM_DEVICES, 1, TPT_MAX_DEVICES);
+    int64_t wanted = plugin_devices;
+    if (wanted <= 0) TPT_TRY(tpt_env_whole(TPT_ENV_NUM_DEVICES, 1, TPT_MAX_DEVICES, &wanted));
+    options.num_devices = (int)wanted;
     tpt_client_t *client;
     TPT_TRY_MSG(tpt_client_open(path, &options, &client), "opening device tpu");
     int count = tpt_client_device_count(client);

@@ -253,3 +253,18 @@ def test_counters(counters):
     assert again["compiles"] == 0
     assert again["executes"] == 2
     assert set(again) == set(first)
+
+
+@pytest.mark.parametrize("count", ["x", "0", "65", "1.5"])
+def test_a_bad_number_of_devices_is_refused(count):
+    out = run(
+        """
+        import torch
+        try:
+            torch.ones(1).tpu()
+        except RuntimeError as error:
+            print(error)
+        """,
+        TORCH_TPU_NUM_DEVICES=count,
+    )
+    assert out == f"TORCH_TPU_NUM_DEVICES must be a whole number from 1 to 64, not '{count}'\n"
