@@ -201,8 +201,10 @@ Before before_of(const std::string& base) {
       base == "aten::_index_put_impl" || base == "aten::_unsafe_index_put") {
     return Before::IndexPut;
   }
-  if (base == "aten::fill_" || base == "aten::zero_") return Before::Fill;
+  if (base == "aten::unique_dim" || base == "aten::unique_dim_consecutive") return Before::UniqueDim;
+  if (base == "aten::unique_consecutive") return Before::Unique;
   if (base == "aten::repeat_interleave") return Before::Repeat;
+  if (base == "aten::fill_" || base == "aten::zero_") return Before::Fill;
   return Before::Nothing;
 }
 

@@ -49,7 +49,7 @@ struct Return {
 };
 
 // What must be done to a call's stack before it is converted (index.cpp).
-enum class Before : uint8_t { Nothing, Index, IndexPut, Fill, Repeat };
+enum class Before : uint8_t { Nothing, Index, IndexPut, Fill, Repeat, Unique, UniqueDim };
 
 // A row seen through one schema, made once at load and never freed.
 struct Binding {
@@ -151,6 +151,11 @@ struct MetaResult {
 };
 // Runs the schema's meta kernel on the call's shapes. Its exceptions are the user's. False: the op has no meta kernel.
 bool run_meta(const Binding& binding, Args args, MetaResult* out);
+// Passes a refused plan on in the words that PyTorch has for the same call on cpu, if it refuses it too.
+void check_plan(const Binding& binding, Args args, tpt_status_t* status);
+// Refuses integers, truth values and complex numbers where PyTorch does so on cpu. Its meta kernels do not know (dtypes are
+// looked at by the kernels themselves), and an integer's SiLU would be a number like any other.
+void check_dtypes(const Binding& binding, Args args);
 void pattern_put(const tpt_plan_t* plan, Pattern pattern);
 std::shared_ptr<const Pattern> pattern_get(const tpt_plan_t* plan);
 

@@ -144,13 +144,14 @@ void pass_notices() {
 // No plan yet: find the result types. `call` may be begun anew, when out= tensors had to be resized.
 C10_NOINLINE Miss plan_call(const Binding& binding, Args args, Converted* converted, tpt_call_t* call, CallEnd* end) {
   pass_notices();
+  check_dtypes(binding, args);
   if (binding.flags & TPT_ROW_NOMETA) {
     if (binding.has_out && binding.functional.has_value()) return Miss::Functional;
-    check(tpt_call_plan(call, nullptr, 0));
+    check_plan(binding, args, tpt_call_plan(call, nullptr, 0));
     return Miss::Planned;
   }
   if (tpt_call_is_plain(call)) {
-    check(tpt_call_plan(call, nullptr, 0));
+    check_plan(binding, args, tpt_call_plan(call, nullptr, 0));
     return Miss::Planned;
   }
   MetaResult meta;
@@ -158,7 +159,7 @@ C10_NOINLINE Miss plan_call(const Binding& binding, Args args, Converted* conver
     if (binding.has_out && binding.functional.has_value()) return Miss::Functional;
     TORCH_CHECK_NOT_IMPLEMENTED(!binding.fresh && !binding.has_out, binding.name,
                                 ": PyTorch has no meta kernel for this op, so its result cannot be typed on the tpu device");
-    check(tpt_call_plan(call, nullptr, 0));  // in place: nothing to type
+    check_plan(binding, args, tpt_call_plan(call, nullptr, 0));  // in place: nothing to type
     return Miss::Planned;
   }
   if (resize_outs(binding, args, meta)) {
@@ -170,7 +171,7 @@ C10_NOINLINE Miss plan_call(const Binding& binding, Args args, Converted* conver
     call->where = where;
     if (call->plan != nullptr) return Miss::Planned;
   }
-  check(tpt_call_plan(call, meta.specs.data(), static_cast<int>(meta.specs.size())));
+  check_plan(binding, args, tpt_call_plan(call, meta.specs.data(), static_cast<int>(meta.specs.size())));
   if (!meta.simple) pattern_put(call->plan, std::move(meta.pattern));
   return Miss::Planned;
 }

@@ -1,4 +1,5 @@
-// index.cpp - what indexing needs before its row runs: masks become indices (one host read), cpu indices come to the device.
+// index.cpp - what some calls need before their row runs: masks become indices (one host read), cpu indices come to the device,
+// other dims come to the front, a size is read.
 #include <ATen/Dispatch.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/NativeFunctions.h>
@@ -86,6 +87,19 @@ bool fill(const Binding& binding, std::vector<c10::IValue>* stack, size_t base) 
   return true;
 }
 
+// Rows of another dim than the first: the row finds those of the first one, since only there a size can come from data.
+bool unique_along(const Binding& binding, std::vector<c10::IValue>* stack, size_t base, size_t slot) {
+  const at::Tensor self = (*stack)[base].toTensor();
+  if ((*stack)[base + slot].isNone() || self.dim() == 0) return false;
+  const int64_t dim = c10::maybe_wrap_dim((*stack)[base + slot].toInt(), self.dim());
+  if (dim == 0) return false;
+  (*stack)[base] = self.movedim(dim, 0).contiguous();
+  (*stack)[base + slot] = 0;
+  binding.handle.callBoxed(stack);
+  (*stack)[base] = (*stack)[base].toTensor().movedim(0, dim).contiguous();
+  return true;
+}
+
 // repeat_interleave(repeats): the size of the result is their sum, which the host reads where the caller does not give it.
 void size_repeats(std::vector<c10::IValue>* stack, size_t base) {
   const at::Tensor repeats = (*stack)[base].toTensor();
@@ -105,6 +119,8 @@ void size_repeats(std::vector<c10::IValue>* stack, size_t base) {
 bool before_call(const Binding& binding, std::vector<c10::IValue>* stack) {
   const size_t base = stack->size() - binding.slots.size();
   if (binding.before == Before::Fill) return fill(binding, stack, base);
+  if (binding.before == Before::UniqueDim) return unique_along(binding, stack, base, 1);
+  if (binding.before == Before::Unique) return unique_along(binding, stack, base, 3);
   if (binding.before == Before::Repeat) {
     size_repeats(stack, base);
     return false;

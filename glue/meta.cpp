@@ -241,4 +241,35 @@ std::shared_ptr<const Pattern> pattern_get(const tpt_plan_t* plan) {
   return found == pattern_table().end() ? nullptr : found->second;
 }
 
+void check_plan(const Binding& binding, Args args, tpt_status_t* status) {
+  if (C10_LIKELY(status == nullptr)) return;
+  const tpt_code_t code = tpt_status_code(status);
+  if (code == TPT_INVALID_ARGUMENT || code == TPT_UNIMPLEMENTED) {
+    if (const std::exception_ptr opinion = host_opinion(binding, args)) {
+      tpt_status_free(status);
+      std::rethrow_exception(opinion);
+    }
+  }
+  raise(status);
+}
+
+void check_dtypes(const Binding& binding, Args args) {
+  bool odd = false;
+  for (const auto& arg : args) {
+    if (!arg.isTensor() || !arg.toTensor().defined()) continue;
+    const at::ScalarType dtype = arg.toTensor().scalar_type();
+    if (at::isFloatingType(dtype) && c10::elementSize(dtype) > 1) return;
+    odd = true;
+  }
+  if (!odd) return;
+  const std::exception_ptr opinion = host_opinion(binding, args);
+  if (!opinion) return;
+  try {
+    std::rethrow_exception(opinion);
+  } catch (const c10::Error& error) {
+    const std::string& text = error.msg();
+    if (text.find("not implemented for '") != std::string::npos || text.find("omplex") != std::string::npos) throw;
+  }
+}
+
 }  // namespace tpt_glue

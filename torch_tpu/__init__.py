@@ -29,10 +29,12 @@ def _register() -> None:
     torch.utils.rename_privateuse1_backend("tpu")
     if hasattr(torch, "tpu"):  # the package was dropped from sys.modules and is imported again
         return
-    from . import _C, _plugins, tpu
+    from . import _C, _nested, _plugins, _sparse, tpu
 
     _C.set_plugin_resolver(_plugins.resolve)
     torch._register_device_module("tpu", tpu)
+    _sparse.register()
+    _nested.register()
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
 
 

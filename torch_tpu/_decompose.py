@@ -5,6 +5,8 @@ import inspect
 
 import torch
 
+from . import _composed, _composed_nn, _nested, _sparse
+
 # Ops that PyTorch "decomposes" into themselves, into views of another device, or into host work: never taken.
 _REFUSED = frozenset(
     {
@@ -143,11 +145,19 @@ def _functional_assert_async(x, assert_msg, dep_token):
 
 # Ops that PyTorch neither decomposes nor needs to: their size or verdict is read by the host.
 _OWN = {
+    **_composed.OPS,
+    **_composed_nn.OPS,
+    **_sparse.OPS,
+    **_nested.OPS,
     "aten::bincount": _bincount,
     "aten::_assert_async": _assert_async,
     "aten::_assert_async.msg": lambda x, assert_msg: _assert_async(x, assert_msg),
     "aten::_functional_assert_async.msg": _functional_assert_async,
 }
+
+
+# A functional form can be called when it has a kernel of ours or one that PyTorch composes of other ops.
+_KERNELS = ("PrivateUse1", "CompositeImplicitAutograd", "CompositeExplicitAutograd")
 
 
 def find(name, overload):
@@ -170,6 +180,10 @@ def find(name, overload):
     functional = _functional(op)
     if functional is None:
         return None
-    if functional in _table() or torch._C._dispatch_has_kernel_for_dispatch_key(functional.name(), "PrivateUse1"):
+    own = _OWN.get(functional.name())
+    if own is not None:
+        return _through_functional(op, own)
+    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+    if functional in _table() or any(has_kernel(functional.name(), key) for key in _KERNELS):
         return _through_functional(op, functional)
     return None

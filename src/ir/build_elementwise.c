@@ -37,6 +37,7 @@ tpt_val_t tpt_ir_unary(tpt_ir_t *ir, tpt_ir_unary_op_t op, tpt_val_t x) {
     if (op == TPT_IR_REAL && !tpt_dtype_is_complex(d)) return x;
     if (op == TPT_IR_IMAG && !tpt_dtype_is_complex(d))
         return tpt_ir_broadcast_to(ir, tpt_ir_const_i(ir, d, 0), tpt_ir_rank(ir, x), tpt_ir_type(ir, x)->dims);
+    if (op == TPT_IR_SQRT && tpt_dtype_is_complex(d)) return tpt_ir_complex_sqrt(ir, x);
     return tpt_ir_emit1(ir, &(tpt_emit_t){.kind = TPT_KIND_UNARY, .sub = (int)op, .nin = 1, .in = &x, .nout = 1});
 }
 
@@ -47,6 +48,9 @@ static tpt_val_t emit_two(tpt_ir_t *ir, tpt_kind_t kind, int sub, tpt_val_t x, t
 }
 
 tpt_val_t tpt_ir_binary(tpt_ir_t *ir, tpt_ir_binary_op_t op, tpt_val_t x, tpt_val_t y) {
+    if (op == TPT_IR_DIV && tpt_ir_good(ir, x) && tpt_ir_good(ir, y) && tpt_dtype_is_complex(tpt_ir_dtype(ir, x)) &&
+        tpt_ir_dtype(ir, x) == tpt_ir_dtype(ir, y))
+        return tpt_ir_complex_divide(ir, x, y);
     return emit_two(ir, TPT_KIND_BINARY, (int)op, x, y);
 }
 
@@ -85,6 +89,7 @@ tpt_val_t tpt_ir_convert(tpt_ir_t *ir, tpt_val_t x, tpt_dtype_t dtype) {
     if ((is_f8(from) || is_f8(dtype)) && from != TPT_F32 && dtype != TPT_F32) {
         x = tpt_ir_convert(ir, x, TPT_F32);
     }
+    if (is_f8(dtype)) return tpt_ir_to_float8(ir, tpt_ir_convert(ir, x, TPT_F32), dtype);
     return emit_as(ir, TPT_KIND_CONVERT, x, dtype);
 }
 

@@ -185,4 +185,10 @@ void tpt_float_limits(tpt_dtype_t dtype, double *out_tiny, double *out_max);
 
 #define TPT_BAD(...) tpt_status_make(TPT_INTERNAL, __VA_ARGS__)
 
+/* build_float8.c: float32 -> an 8-bit float */
+tpt_val_t tpt_ir_to_float8(tpt_ir_t *ir, tpt_val_t x, tpt_dtype_t dtype);
+/* build_complex.c */
+tpt_val_t tpt_ir_complex_divide(tpt_ir_t *ir, tpt_val_t x, tpt_val_t y);
+tpt_val_t tpt_ir_complex_sqrt(tpt_ir_t *ir, tpt_val_t x);
+
 #endif

@@ -50,26 +50,36 @@ static const tpt_expr_function_t library[] = {
             " where(y < 0, where(x == 1, 1, where(x == -1, where((y & 1) == 0, 1, -1), 0)), pow(x, where(y < 0, 0, y)))))"),
     LIBRARY("sign_of", 1, "x",
             "if(isbool(x), x, if(isunsigned(x), where(x == 0, 0, 1), if(isfloat(x), where(isnan(x), 0, sign(x)), sign(x))))"),
-    LIBRARY("power", 2, "x y", "if(iscomplex(x), where((x == 0) & (real(y) > 0), 0, pow(x, y)), pow(x, y))"),
+    LIBRARY("power", 2, "x y", "if(iscomplex(x), where(x == 0, where(real(y) > 0, 0, where(y == 0, 1, pow(x, y))), pow(x, y)), pow(x, y))"),
     LIBRARY("square", 1, "x", "x * x"),
     LIBRARY("times_i", 1, "x", "complex(-imag(x), real(x))"),
+    LIBRARY("scaled", 2, "x c", "if(iscomplex(x), complex(real(x) * real(c), imag(x) * real(c)), x * c)"),
+    /* 1 - x keeps the sign of an imaginary zero, and with it the side of a cut, when the number has no imaginary part. */
+    LIBRARY("one_minus", 1, "x", "complex(1 - real(x), -imag(x))"),
+    LIBRARY("one_plus", 1, "x", "complex(1 + real(x), imag(x))"),
     LIBRARY("conj", 1, "x", "if(iscomplex(x), complex(real(x), -imag(x)), x)"),
 
     /* ---- trigonometric and hyperbolic */
     LIBRARY("sinh", 1, "x",
-            "if(iscomplex(x), complex(sinh(real(x)) * cos(imag(x)), cosh(real(x)) * sin(imag(x))), sinh_real(x))"),
+            "if(iscomplex(x), sinh_complex(real(x), imag(x)), sinh_real(x))"),
+    /* Where one factor is infinite the other may be an exact zero: it wins. */
+    LIBRARY("sinh_complex", 2, "x y",
+            "complex(where(x == 0, x, sinh_real(x) * cos(y)), where(y == 0, y, cosh_real(x) * sin(y)))"),
     LIBRARY("sinh_real", 1, "x",
             "let a = abs(x); let u = expm1(a); let h = exp(a * 0.5);"
             "copysign(where(a < 20, 0.5 * (u + u / (u + 1)), (0.5 * h) * h), x)"),
     LIBRARY("cosh", 1, "x",
-            "if(iscomplex(x), complex(cosh(real(x)) * cos(imag(x)), sinh(real(x)) * sin(imag(x))), cosh_real(x))"),
+            "if(iscomplex(x), cosh_complex(real(x), imag(x)), cosh_real(x))"),
+    LIBRARY("cosh_complex", 2, "x y",
+            "complex(cosh_real(x) * cos(y), where(y == 0, where(signbit(x), -y, y), sinh_real(x) * sin(y)))"),
     LIBRARY("cosh_real", 1, "x", "let h = exp(abs(x) * 0.5); (0.5 * h) * h + 0.5 / h / h"),
+    LIBRARY("sine", 1, "x", "if(iscomplex(x), -times_i(sinh(times_i(x))), sin(x))"),
     LIBRARY("asin", 1, "x", "if(iscomplex(x), asin_complex(x), 2 * atan2(x, 1 + sqrt((1 - x) * (1 + x))))"),
     LIBRARY("asin_complex", 1, "x",
-            "let a = sqrt(1 - x); let b = sqrt(1 + x); complex(atan2(real(x), real(a * b)), asinh(imag(conj(a) * b)))"),
+            "let a = sqrt(one_minus(x)); let b = sqrt(one_plus(x)); complex(atan2(real(x), real(a * b)), asinh(imag(conj(a) * b)))"),
     LIBRARY("acos", 1, "x", "if(iscomplex(x), acos_complex(x), 2 * atan2(sqrt(1 - x), sqrt(1 + x)))"),
     LIBRARY("acos_complex", 1, "x",
-            "let a = sqrt(1 - x); let b = sqrt(1 + x); complex(2 * atan2(real(a), real(b)), asinh(imag(conj(b) * a)))"),
+            "let a = sqrt(one_minus(x)); let b = sqrt(one_plus(x)); complex(2 * atan2(real(a), real(b)), asinh(imag(conj(b) * a)))"),
     LIBRARY("atan", 1, "x", "if(iscomplex(x), -times_i(atanh(times_i(x))), atan2(x, 1))"),
     LIBRARY("asinh", 1, "x", "if(iscomplex(x), -times_i(asin_complex(times_i(x))), asinh_real(x))"),
     LIBRARY("asinh_real", 1, "x",
@@ -77,19 +87,24 @@ static const tpt_expr_function_t library[] = {
             "copysign(where(a > if(isf64(x), 1e8, 1e4), log(a) + 0.6931471805599453, log1p(a + s / (1 + sqrt(s + 1)))), x)"),
     LIBRARY("acosh", 1, "x", "if(iscomplex(x), acosh_complex(x), acosh_real(x))"),
     LIBRARY("acosh_complex", 1, "x",
-            "let a = sqrt(x - 1); let b = sqrt(x + 1); complex(asinh(real(conj(a) * b)), 2 * atan2(imag(a), real(b)))"),
+            "let a = sqrt(complex(real(x) - 1, imag(x))); let b = sqrt(one_plus(x)); complex(asinh(real(conj(a) * b)), 2 * atan2(imag(a), real(b)))"),
     LIBRARY("acosh_real", 1, "x",
             "let t = x - 1; where(x < 1, nan, where(x > if(isf64(x), 1e8, 1e4), log(x) + 0.6931471805599453, log1p(t + sqrt(2 "
             "* t + t * t))))"),
-    LIBRARY("atanh", 1, "x", "0.5 * (log1p(x) - log1p(-x))"),
-    LIBRARY("log2", 1, "x", "log(x) / 0.6931471805599453"),
-    LIBRARY("log10", 1, "x", "log(x) / 2.302585092994046"),
-    LIBRARY("exp2", 1, "x", "if(iscomplex(x), exp(x * 0.6931471805599453), pow(2, x))"),
+    LIBRARY("atanh", 1, "x", "if(iscomplex(x), atanh_complex(real(x), imag(x)), 0.5 * (log1p(x) - log1p(-x)))"),
+    LIBRARY("atanh_complex", 2, "x y",
+            "let a = abs(x); let h = hypot(1 - a, y); let near = 0.5 * (0.6931471805599453 - log(h));"
+            "let far = 0.25 * log1p(4 * (a / where(h == 0, 1, h)) / where(h == 0, 1, h));"
+            "let turn = where(abs(y) > 1e18, copysign(pi, y), atan2(2 * y, (1 - a) * (1 + a) - y * y));"
+            "complex(copysign(where(h < 1e-6, near, far), x), 0.5 * turn)"),
+    LIBRARY("log2", 1, "x", "if(iscomplex(x), scaled(log(x), 1.4426950408889634), log(x) / 0.6931471805599453)"),
+    LIBRARY("log10", 1, "x", "if(iscomplex(x), scaled(log(x), 0.4342944819032518), log(x) / 2.302585092994046)"),
+    LIBRARY("exp2", 1, "x", "if(iscomplex(x), exp(scaled(x, 0.6931471805599453)), pow(2, x))"),
     /* sin(pi x) / (pi x) and sin(pi x) with the period taken out first. */
     LIBRARY("sin_pi", 1, "x",
             "let a = abs(x); let f = a - 2 * floor(a * 0.5); let g = where(f > 1, f - 2, f);"
             "let r = where(g > 0.5, 1 - g, where(g < -0.5, -1 - g, g)); copysign(1 + 0 * x, x) * sin(pi * r)"),
-    LIBRARY("sinc", 1, "x", "where(x == 0, 1, sin(pi * x) / (pi * where(x == 0, 1, x)))"),
+    LIBRARY("sinc", 1, "x", "where(x == 0, 1, sine(pi * x) / (pi * where(x == 0, 1, x)))"),
     LIBRARY("softplus_plain", 1, "x", "max(x, 0) + log1p(exp(-abs(x)))"),
     LIBRARY("log_sigmoid", 1, "x", "min(x, 0) - log1p(exp(-abs(x)))"),
 

@@ -188,7 +188,7 @@ void tpt_ops_amp_unscale(tpt_lower_t *L) {
 void tpt_ops_amp_update_scale(tpt_lower_t *L) {
     tpt_ir_t *b = L->ir;
     tpt_val_t scale = tpt_nn_tensor(L, "self", TPT_F32), tracker = tpt_nn_tensor(L, "growth_tracker", TPT_I32);
-    tpt_val_t found = tpt_nn_tensor(L, "found_inf", TPT_F32), zero = tpt_ir_like(b, tracker, 0);
+    tpt_val_t found = scalar(L, "found_inf", TPT_F32), zero = tpt_ir_like(b, tracker, 0);
     found = tpt_ir_compare(b, TPT_IR_NE, found, tpt_ir_like(b, found, 0));
     tpt_val_t good = tpt_ir_add(b, tracker, tpt_ir_like(b, tracker, 1));
     tpt_val_t grows = tpt_ir_compare(b, TPT_IR_EQ, good, tpt_ir_const_i(b, TPT_I32, tpt_lower_int(L, "growth_interval", 1)));

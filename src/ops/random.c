@@ -24,9 +24,8 @@ static tpt_val_t first_word(tpt_lower_t *L, const tpt_type_t *type) {
 
 /* ---- rows ---------------------------------------------------------------------------------------------------------- */
 
-void tpt_ops_uniform(tpt_lower_t *L) {
+static tpt_val_t uniform(tpt_lower_t *L, tpt_type_t type) {
     tpt_ir_t *ir = L->ir;
-    tpt_type_t type = *tpt_ir_type(ir, tpt_lower_tensor(L, "self"));
     tpt_dtype_t acc = tpt_dtype_opmath((tpt_dtype_t)type.dtype);
     tpt_val_t u = tpt_ir_convert(ir, tpt_lower_uniform(L, type), acc);
     tpt_val_t from = number_or(L, "from", 0.0, acc), to = number_or(L, "to", 1.0, acc);
@@ -34,7 +33,16 @@ void tpt_ops_uniform(tpt_lower_t *L) {
     /* Rounding may reach the open end: PyTorch's interval is half-open there. */
     tpt_val_t rounded = tpt_ir_convert(ir, v, (tpt_dtype_t)type.dtype), end = tpt_ir_convert(ir, to, (tpt_dtype_t)type.dtype);
     tpt_val_t start = tpt_ir_convert(ir, from, (tpt_dtype_t)type.dtype);
-    tpt_lower_result(L, tpt_ir_select(ir, tpt_ir_compare(ir, TPT_IR_GE, rounded, end), start, rounded));
+    return tpt_ir_select(ir, tpt_ir_compare(ir, TPT_IR_GE, rounded, end), start, rounded);
+}
+
+/* Real and imaginary part of a complex number are drawn alike. */
+void tpt_ops_uniform(tpt_lower_t *L) {
+    tpt_type_t type = *tpt_ir_type(L->ir, tpt_lower_tensor(L, "self"));
+    const bool is_complex = tpt_dtype_is_complex((tpt_dtype_t)type.dtype);
+    type.dtype = (uint8_t)tpt_dtype_real((tpt_dtype_t)type.dtype);
+    tpt_val_t v = uniform(L, type);
+    tpt_lower_result(L, is_complex ? tpt_ir_binary(L->ir, TPT_IR_COMPLEX, v, uniform(L, type)) : v);
 }
 
 /* normal_, normal_functional and the overloads with tensors: "mean" and "std" are tensors or numbers. */

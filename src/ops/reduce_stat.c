@@ -98,16 +98,14 @@ void tpt_ops_logsumexp(tpt_lower_t *L) {
     tpt_ir_t *ir = L->ir;
     tpt_reduce_t r = tpt_reduce_begin(L, "self");
     tpt_dtype_t d = tpt_ir_dtype(ir, r.x);
-    if (tpt_dtype_is_complex(d)) {
-        (void)tpt_lower_fail(L, TPT_UNIMPLEMENTED, "logsumexp of complex numbers is not implemented");
-        return;
-    }
-    if (!tpt_dtype_is_float(d)) d = L->nouts > 0 ? (tpt_dtype_t)L->outs[0].dtype : TPT_F32;
+    const bool is_complex = tpt_dtype_is_complex(d);
+    if (!tpt_dtype_is_float(d) && !is_complex) d = L->nouts > 0 ? (tpt_dtype_t)L->outs[0].dtype : TPT_F32;
     r.x = tpt_ir_convert(ir, r.x, tpt_dtype_opmath(d));
-    tpt_val_t most = tpt_reduce_run(&r, TPT_IR_RED_MAX, r.x);
+    tpt_val_t most = tpt_reduce_run(&r, TPT_IR_RED_MAX, is_complex ? tpt_ir_unary(ir, TPT_IR_REAL, r.x) : r.x);
     /* An infinite maximum would give inf - inf. */
     tpt_val_t infinite = tpt_ir_compare(ir, TPT_IR_EQ, tpt_ir_unary(ir, TPT_IR_ABS, most), tpt_ir_like(ir, most, INFINITY));
     most = tpt_ir_select(ir, infinite, tpt_ir_like(ir, most, 0.0), most);
+    most = tpt_ir_convert(ir, most, tpt_ir_dtype(ir, r.x));
     tpt_val_t power = tpt_ir_unary(ir, TPT_IR_EXP, tpt_ir_sub(ir, r.x, tpt_reduce_expand(&r, most)));
     tpt_val_t sum = tpt_ir_unary(ir, TPT_IR_LOG, tpt_reduce_run(&r, TPT_IR_RED_ADD, power));
     tpt_lower_result(L, tpt_reduce_finish(&r, tpt_ir_add(ir, sum, most)));
@@ -145,4 +143,20 @@ void tpt_ops_histc(tpt_lower_t *L) {
     tpt_val_t sums = tpt_ir_full_i(ir, tpt_type_make(TPT_I64, 1, &bins), 0);
     sums = tpt_ir_scatter(ir, TPT_IR_SCATTER_ADD, sums, at, tpt_ir_convert(ir, inside, TPT_I64), &s);
     tpt_lower_result(L, tpt_ir_convert(ir, sums, tpt_ir_dtype(ir, own)));
+}
+
+/* ---- hash ---------------------------------------------------------------------------------------------------------- */
+
+/* Exclusive or of all elements' bits, as float64 or int64. */
+void tpt_ops_hash(tpt_lower_t *L) {
+    tpt_ir_t *ir = L->ir;
+    tpt_reduce_t r = tpt_reduce_begin(L, "self");
+    tpt_dtype_t d = tpt_ir_dtype(ir, r.x);
+    if (tpt_dtype_is_complex(d)) {
+        (void)tpt_lower_fail(L, TPT_UNIMPLEMENTED, "\"xor_sum_cpu\" not implemented for '%s'",
+                             d == TPT_C64 ? "ComplexFloat" : "ComplexDouble");
+        return;
+    }
+    if (d != TPT_U64) r.x = tpt_ir_convert(ir, r.x, tpt_dtype_is_float(d) ? TPT_F64 : TPT_I64);
+    tpt_lower_result(L, tpt_reduce_finish(&r, tpt_reduce_run(&r, TPT_IR_RED_XOR, tpt_ir_bitcast(ir, r.x, TPT_U64))));
 }

@@ -128,6 +128,46 @@ static void op_logaddexp(tpt_ir_t *ir, const tpt_val_t *a, const tpt_val_t *b, t
     out[0] = tpt_ir_select(ir, both, high, sum);
 }
 
+/* The same of complex numbers, the larger one by its real part. Where both are -inf their angle says nothing: either will do. */
+static tpt_val_t logaddexp_complex(tpt_ir_t *ir, tpt_val_t x, tpt_val_t y) {
+    tpt_val_t x_real = tpt_ir_unary(ir, TPT_IR_REAL, x), y_real = tpt_ir_unary(ir, TPT_IR_REAL, y);
+    tpt_val_t less = tpt_ir_compare(ir, TPT_IR_LT, x_real, y_real);
+    tpt_val_t low = tpt_ir_select(ir, less, x, y), high = tpt_ir_select(ir, less, y, x);
+    tpt_val_t low_real = tpt_ir_unary(ir, TPT_IR_REAL, low), high_real = tpt_ir_unary(ir, TPT_IR_REAL, high);
+    tpt_val_t sum =
+        tpt_ir_add(ir, high, tpt_ir_unary(ir, TPT_IR_LOG1P, tpt_ir_unary(ir, TPT_IR_EXP, tpt_ir_sub(ir, low, high))));
+    tpt_val_t both = tpt_ir_and(ir, tpt_ir_compare(ir, TPT_IR_EQ, low_real, high_real),
+                                tpt_ir_not(ir, tpt_ir_unary(ir, TPT_IR_IS_FINITE, low_real)));
+    tpt_val_t none = tpt_ir_compare(ir, TPT_IR_LT, low_real, tpt_ir_like(ir, low_real, 0.0));
+    tpt_val_t plain = tpt_ir_add(ir, tpt_ir_unary(ir, TPT_IR_EXP, x), tpt_ir_unary(ir, TPT_IR_EXP, y));
+    sum = tpt_ir_select(ir, both, tpt_ir_select(ir, none, low, tpt_ir_unary(ir, TPT_IR_LOG, plain)), sum);
+    tpt_val_t nan = tpt_ir_or(ir, tpt_reduce_isnan(ir, x), tpt_reduce_isnan(ir, y));
+    tpt_val_t bad = tpt_ir_like(ir, x_real, NAN);
+    return tpt_ir_select(ir, nan, tpt_ir_binary(ir, TPT_IR_COMPLEX, bad, bad), sum);
+}
+
+/* One element after the other: the imaginary part counts turns of the circle, and how many depends on the order. */
+static tpt_val_t scan_complex(tpt_ir_t *ir, tpt_val_t x, int dim) {
+    tpt_type_t type = *tpt_ir_type(ir, x), slice = type;
+    if (tpt_ir_status(ir) != NULL || tpt_type_numel(&type) == 0) return x;
+    slice.dims[dim] = 1;
+    tpt_val_t nothing = tpt_ir_full_f(ir, slice, -INFINITY), zero = tpt_ir_const_i(ir, TPT_I64, 0);
+    tpt_val_t inits[3] = {zero, nothing, x}, args[3], out[3], starts[TPT_MAX_RANK];
+    tpt_ir_region_begin(ir);
+    for (int i = 0; i < 3; i++) args[i] = tpt_ir_region_arg(ir, *tpt_ir_type(ir, inits[i]));
+    tpt_val_t more = tpt_ir_compare(ir, TPT_IR_LT, args[0], tpt_ir_const_i(ir, TPT_I64, type.dims[dim]));
+    tpt_region_t cond = tpt_ir_region_end(ir, 1, &more);
+    tpt_ir_region_begin(ir);
+    for (int i = 0; i < 3; i++) args[i] = tpt_ir_region_arg(ir, *tpt_ir_type(ir, inits[i]));
+    for (int d = 0; d < type.rank; d++) starts[d] = d == dim ? args[0] : tpt_ir_const_i(ir, TPT_I64, 0);
+    tpt_val_t sum = logaddexp_complex(ir, tpt_ir_dynamic_slice(ir, args[2], starts, slice.dims), args[1]);
+    tpt_val_t next[3] = {tpt_ir_add(ir, args[0], tpt_ir_const_i(ir, TPT_I64, 1)), sum,
+                         tpt_ir_dynamic_update_slice(ir, args[2], sum, starts)};
+    tpt_region_t body = tpt_ir_region_end(ir, 3, next);
+    tpt_ir_while(ir, 3, inits, cond, body, out);
+    return out[2];
+}
+
 /* ---- rows ---------------------------------------------------------------------------------------------------------- */
 
 /* The tensor, at least of rank 1, and the dim. */
@@ -171,10 +211,12 @@ void tpt_ops_logcumsumexp(tpt_lower_t *L) {
     int dim;
     tpt_val_t x = scan_input(L, &dim);
     if (tpt_dtype_is_complex(tpt_ir_dtype(L->ir, x))) {
-        (void)tpt_lower_fail(L, TPT_UNIMPLEMENTED, "logcumsumexp of complex numbers is not implemented");
+        scan_result(L, scan_complex(L->ir, x, dim));
         return;
     }
-    x = tpt_ir_convert(L->ir, x, tpt_dtype_opmath(tpt_ir_dtype(L->ir, x)));
+    /* As PyTorch on cpu, in double: its gradient takes differences of what comes out, and keeps few digits else. */
+    const tpt_dtype_t own = tpt_ir_dtype(L->ir, x);
+    x = tpt_ir_convert(L->ir, x, TPT_F64);
     tpt_scan_run(L->ir, 1, &x, dim, op_logaddexp);
-    scan_result(L, x);
+    scan_result(L, tpt_ir_convert(L->ir, x, own));
 }
