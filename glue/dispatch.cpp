@@ -1,4 +1,5 @@
 // dispatch.cpp - the one boxed kernel that serves every overload of every row.
+#include <ATen/Context.h>
 #include <ATen/native/Resize.h>
 #include <torch/library.h>
 
@@ -302,6 +303,7 @@ void call_row(const Binding& binding, std::vector<c10::IValue>* stack) {
   }
   if (binding.rng_arg >= 0) convert_rng(binding, args, &converted);
   if (binding.has_write && !binding.foreach) check_overlap(binding, args);
+  if (C10_UNLIKELY(binding.flags & TPT_ROW_DOT)) note_precision();
   tpt_call_t call;
   check(tpt_call_begin(&call, binding.op, converted.args, binding.nargs, converted.device));
   CallEnd end{&call};
@@ -318,6 +320,17 @@ void call_row(const Binding& binding, std::vector<c10::IValue>* stack) {
   }
   if (C10_UNLIKELY(binding.foreach && binding.has_write)) bump_versions(binding, args);
   push_results(binding, call, &outputs, stack);
+}
+
+void note_precision() {
+  switch (at::globalContext().float32MatmulPrecision()) {
+    case at::Float32MatmulPrecision::HIGH:
+      return tpt_precision_wish(TPT_PRECISION_HIGH);
+    case at::Float32MatmulPrecision::MEDIUM:
+      return tpt_precision_wish(TPT_PRECISION_DEFAULT);
+    default:  // PyTorch's own default: nobody has asked
+      return tpt_precision_wish(TPT_PRECISION_UNSET);
+  }
 }
 
 void register_rows() {

@@ -49,6 +49,7 @@ void set_device(int device);
 int device_count();  // 0 when no plugin can be opened; never throws
 
 // ---- dispatch.cpp
+void note_precision();  // tells the core of torch.set_float32_matmul_precision
 void register_rows();  // one boxed kernel a schema of every row; called once from the library's static init
 // Runs a bound op outside the dispatcher (copies, casts, views). Outputs are typed by `specs` on a miss.
 void run_op(const tpt_op_t *op, const tpt_arg_t *args, int nargs, int device, const tpt_spec_t *specs, int nspecs,

@@ -228,12 +228,19 @@ PyObject *explain_stop(PyObject *, PyObject *) {
 
 // ---- settings, counters, the table of ops
 
-PyObject *precision_get(PyObject *, PyObject *) { return number(tpt_precision_get()); }
+PyObject *precision_get(PyObject *, PyObject *) {
+  HANDLE_TH_ERRORS
+  note_precision();
+  return number(tpt_precision_get());
+  END_HANDLE_TH_ERRORS
+}
+
+PyObject *precision_chosen(PyObject *, PyObject *) { return number(tpt_precision_chosen()); }
 
 PyObject *precision_set(PyObject *, PyObject *arg) {
   HANDLE_TH_ERRORS
   const int64_t precision = to_int(arg);
-  TORCH_CHECK_VALUE(precision >= TPT_PRECISION_DEFAULT && precision <= TPT_PRECISION_HIGHEST, "unknown precision ", precision);
+  TORCH_CHECK_VALUE(precision >= TPT_PRECISION_UNSET && precision <= TPT_PRECISION_HIGHEST, "unknown precision ", precision);
   tpt_precision_set(static_cast<tpt_precision_t>(precision));
   return none();
   END_HANDLE_TH_ERRORS
@@ -311,6 +318,7 @@ PyMethodDef methods[] = {
     {"explain_start", explain_start, METH_NOARGS, "From now on notes are taken of what is cut."},
     {"explain_stop", explain_stop, METH_NOARGS, "Ends that; the notes as tuples, see torch_tpu/_explain.py."},
     {"precision_get", precision_get, METH_NOARGS, "0 default, 1 high, 2 highest."},
+    {"precision_chosen", precision_chosen, METH_NOARGS, "What precision_set was given, or -1."},
     {"precision_set", precision_set, METH_O, "Precision of float32 dots and convolutions."},
     {"index_checks_set", index_checks_set, METH_O, "Turns the check of user-given indices on or off."},
     {"counters", counters, METH_NOARGS, "All counters as a dict."},

@@ -223,6 +223,7 @@ typedef enum tpt_row_flag {
     TPT_ROW_INDEX = 1 << 3,   /* has user-given indices: yields an out-of-range flag */
     TPT_ROW_INDEX_RUNTIME = 1 << 4, /* with it: cpu raises RuntimeError for a bad index of this op, not IndexError */
     TPT_ROW_HOST = 1 << 5,    /* host routine: inputs are read, PyTorch's cpu kernel runs, outputs are put back; no lowering */
+    TPT_ROW_DOT = 1 << 7,     /* has dots or convolutions: the framework's precision setting is asked before each call */
     TPT_ROW_HOST_CPU = 1 << 6 /* the same on plugins whose device is the host's cpu, where it is faster; a lowering elsewhere */
 } tpt_row_flag_t;
 typedef struct tpt_row tpt_row_t;
@@ -326,9 +327,18 @@ TPT_API size_t tpt_explain_notes(tpt_cut_note_t *out_notes, size_t max);
 
 /* ---- settings, counters -------------------------------------------------------------------------------------------- */
 
-typedef enum tpt_precision { TPT_PRECISION_DEFAULT = 0, TPT_PRECISION_HIGH = 1, TPT_PRECISION_HIGHEST = 2 } tpt_precision_t;
-TPT_API void tpt_precision_set(tpt_precision_t precision); /* of float32 dots and convolutions */
-TPT_API tpt_precision_t tpt_precision_get(void);
+/* Of float32 dots and convolutions. What is set counts; else the framework's own wish; else what suits the plugin: full float32,
+ * but bfloat16 products on TPUs, whose matrix units have nothing else. UNSET takes a setting or a wish back. */
+typedef enum tpt_precision {
+    TPT_PRECISION_UNSET = -1,
+    TPT_PRECISION_DEFAULT = 0,
+    TPT_PRECISION_HIGH = 1,
+    TPT_PRECISION_HIGHEST = 2
+} tpt_precision_t;
+TPT_API void tpt_precision_set(tpt_precision_t precision);
+TPT_API void tpt_precision_wish(tpt_precision_t precision);
+TPT_API tpt_precision_t tpt_precision_chosen(void); /* what is set, or UNSET */
+TPT_API tpt_precision_t tpt_precision_get(void);    /* what counts */
 TPT_API void tpt_index_checks_set(bool on);
 
 #define TPT_COUNTERS(X)                                                                                                    \

@@ -10,7 +10,8 @@ static tpt_dev_t devices[TPT_MAX_DEVICES];
 static int device_count;
 static char plugin_path[4096];
 static int plugin_devices;
-static atomic_int the_precision = TPT_PRECISION_HIGHEST;
+static atomic_int chosen_precision = TPT_PRECISION_UNSET, wished_precision = TPT_PRECISION_UNSET;
+static atomic_int usual_precision = TPT_PRECISION_HIGHEST; /* the plugin's */
 static atomic_int index_checks = -1, donate = -1; /* -1: not yet read from the environment */
 
 /* ---- opening ------------------------------------------------------------------------------------------------------- */
@@ -76,6 +77,8 @@ static tpt_status_t *open_client(void) {
     for (int i = 0; i < device_count; i++) init_device(i);
     if (path != plugin_path && strlen(path) < sizeof plugin_path) memcpy(plugin_path, path, strlen(path) + 1);
     tpt_prog_cache_open(client);
+    bool tpu = strcmp(tpt_client_platform(client), "tpu") == 0;
+    atomic_store(&usual_precision, tpu ? TPT_PRECISION_DEFAULT : TPT_PRECISION_HIGHEST);
     atomic_store(&the_client, client);
     return NULL;
 }
@@ -214,8 +217,16 @@ tpt_status_t *tpt_device_synchronize(int device) {
 
 /* ---- settings ------------------------------------------------------------------------------------------------------ */
 
-void tpt_precision_set(tpt_precision_t precision) { atomic_store(&the_precision, precision); }
-tpt_precision_t tpt_precision_get(void) { return (tpt_precision_t)atomic_load_explicit(&the_precision, memory_order_relaxed); }
+void tpt_precision_set(tpt_precision_t precision) { atomic_store(&chosen_precision, precision); }
+void tpt_precision_wish(tpt_precision_t precision) { atomic_store_explicit(&wished_precision, precision, memory_order_relaxed); }
+tpt_precision_t tpt_precision_chosen(void) { return (tpt_precision_t)atomic_load(&chosen_precision); }
+
+tpt_precision_t tpt_precision_get(void) {
+    int found = atomic_load_explicit(&chosen_precision, memory_order_relaxed);
+    if (found < 0) found = atomic_load_explicit(&wished_precision, memory_order_relaxed);
+    if (found < 0) found = atomic_load_explicit(&usual_precision, memory_order_relaxed);
+    return (tpt_precision_t)found;
+}
 
 static bool setting(atomic_int *value, tpt_env_t var) {
     int now = atomic_load_explicit(value, memory_order_relaxed);

@@ -231,3 +231,23 @@ def test_fused_attention_rows(causal, heads, biased):
     )
     for got, leaf in zip(grads, leaves, strict=False):
         same(got, leaf.grad, 2e-5)
+
+
+def test_pytorchs_precision_setting_counts_unless_ours_is_given(counters):
+    x = torch.randn(8, 8).to("tpu")
+    assert torch.tpu.get_precision() is torch.tpu.Precision.HIGHEST  # the plugin's own
+    (x @ x).cpu()
+    try:
+        torch.set_float32_matmul_precision("medium")
+        assert torch.tpu.get_precision() is torch.tpu.Precision.DEFAULT
+        before = counters()["plan_misses"]
+        (x @ x).cpu()  # another plan
+        assert counters()["plan_misses"] == before + 1
+        with torch.tpu.precision("high"):
+            assert torch.tpu.get_precision() is torch.tpu.Precision.HIGH
+        assert torch.tpu.get_precision() is torch.tpu.Precision.DEFAULT
+        torch.set_float32_matmul_precision("high")
+        assert torch.tpu.get_precision() is torch.tpu.Precision.HIGH
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert torch.tpu.get_precision() is torch.tpu.Precision.HIGHEST
