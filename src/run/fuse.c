@@ -10,7 +10,7 @@
 
 #define MAX_SEEN 4096
 #define OWNED_BYTES ((int64_t)2 << 30) /* results held back at most */
-#define AGE_NS INT64_C(2000000000)     /* the device waits no longer than that for a first op */
+#define AGE_NS INT64_C(10000000000)    /* the device waits no longer than that for a first op */
 #define LOOP_NODES 512                 /* that many nodes must repeat what came before: less may be a model's equal layers */
 #define LOOP_UNIT 64                   /* short bodies are cut several at a time */
 
