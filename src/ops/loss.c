@@ -1,6 +1,7 @@
 /* loss.c - losses and their gradients. Elementwise ones share a reduction; negative log-likelihood picks its class by a compare
- * against the class index, which fuses with its neighbours and needs neither gather nor scatter. */
+ * against the class index, which fuses with its neighbours and needs neither gather nor scatter. On processors it gathers. */
 #include "ops/nn.h"
+#include "ops/shape.h"
 
 /* ---- elementwise losses ------------------------------------------------------------------------------------------------- */
 
@@ -151,6 +152,7 @@ void tpt_ops_loss_backward(tpt_lower_t *L) {
 typedef struct nll {
     int class_dim;
     tpt_type_t shape;         /* of self */
+    tpt_val_t chosen;         /* int32, target's shape: the class, -1 if ignored */
     tpt_val_t hit;            /* bool, of shape: this is the target's class and it counts */
     tpt_val_t counts;         /* bool, target's shape: not ignored */
     tpt_val_t weight, picked; /* class weights along shape, or NONE; weight of each target (target's shape) */
@@ -174,10 +176,10 @@ static nll_t read_nll(tpt_lower_t *L, tpt_val_t x) {
     tpt_val_t high = tpt_ir_compare(b, TPT_IR_GE, target, tpt_ir_const_i(b, TPT_I64, classes));
     tpt_lower_flag(L, tpt_ir_and(b, n.counts, tpt_ir_or(b, low, high)), classes);
     /* An ignored target gets class -1, which no class index equals. */
-    tpt_val_t chosen = tpt_ir_convert(b, tpt_ir_select(b, n.counts, target, tpt_ir_const_i(b, TPT_I64, -1)), TPT_I32);
+    n.chosen = tpt_ir_convert(b, tpt_ir_select(b, n.counts, target, tpt_ir_const_i(b, TPT_I64, -1)), TPT_I32);
     tpt_type_t index = n.shape;
     index.dtype = TPT_I32;
-    n.hit = tpt_ir_compare(b, TPT_IR_EQ, tpt_ir_iota(b, index, n.class_dim), tpt_ir_unsqueeze(b, chosen, n.class_dim));
+    n.hit = tpt_ir_compare(b, TPT_IR_EQ, tpt_ir_iota(b, index, n.class_dim), tpt_ir_unsqueeze(b, n.chosen, n.class_dim));
     const tpt_dtype_t dtype = tpt_ir_dtype(b, x);
     tpt_val_t weight = tpt_nn_optional(L, "weight", dtype);
     n.weight = weight == TPT_VAL_NONE ? weight : tpt_nn_along(b, weight, x, n.class_dim);
@@ -186,13 +188,28 @@ static nll_t read_nll(tpt_lower_t *L, tpt_val_t x) {
     return n;
 }
 
+/* x at each target's class, times the class's weight; 0 where ignored. */
+static tpt_val_t value_of_class(tpt_ir_t *b, tpt_val_t x, const nll_t *n) {
+    const tpt_val_t zero = tpt_ir_like(b, x, 0);
+    const int64_t classes = n->shape.dims[n->class_dim], numel = tpt_type_numel(&n->shape);
+    const bool gathers = tpt_ir_host_code(b) && n->shape.rank == 2 && n->weight == TPT_VAL_NONE && numel > 0 && numel < INT32_MAX;
+    if (!gathers || classes < 32 || tpt_ir_status(b) != NULL) {
+        tpt_val_t all = n->weight == TPT_VAL_NONE ? x : tpt_ir_mul(b, x, n->weight);
+        return over_classes(b, tpt_ir_select(b, n->hit, all, zero), n->class_dim);
+    }
+    tpt_val_t index = tpt_ir_max(b, n->chosen, tpt_ir_const_i(b, TPT_I32, 0));
+    index = tpt_ir_min(b, index, tpt_ir_const_i(b, TPT_I32, classes - 1)); /* those beyond are flagged */
+    tpt_val_t row = tpt_ir_iota(b, tpt_type_make(TPT_I32, 1, n->shape.dims), 0);
+    index = tpt_ir_add(b, index, tpt_ir_mul(b, row, tpt_ir_const_i(b, TPT_I32, classes)));
+    return tpt_ir_select(b, n->counts, tpt_index_take(b, tpt_ir_flatten(b, x), 0, index), zero);
+}
+
 /* nll_loss_forward, nll_loss2d_forward. */
 void tpt_ops_nll(tpt_lower_t *L) {
     tpt_ir_t *b = L->ir;
     tpt_val_t x = tpt_nn_opmath(b, tpt_lower_tensor(L, "self")), zero = tpt_ir_like(b, x, 0);
     const nll_t n = read_nll(L, x);
-    tpt_val_t chosen = tpt_ir_select(b, n.hit, n.weight == TPT_VAL_NONE ? x : tpt_ir_mul(b, x, n.weight), zero);
-    tpt_val_t loss = tpt_ir_neg(b, over_classes(b, chosen, n.class_dim));
+    tpt_val_t loss = tpt_ir_neg(b, value_of_class(b, x, &n));
     const int64_t reduction = tpt_lower_int(L, "reduction", 1);
     if (reduction == 0) {
         tpt_lower_result(L, loss);

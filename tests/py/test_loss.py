@@ -104,3 +104,14 @@ def test_other_losses():
     check(lambda x, y: F.poisson_nll_loss(x, y.abs()), x, y)
     check(lambda x, y: F.gaussian_nll_loss(x, y, (x * x + 1)), x, y)
     check(lambda x: F.multilabel_soft_margin_loss(x, (y > 0).float().to(x.device)), x)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_nll_of_many_classes(reduction):
+    """Processors gather the target's class: ignored rows count nothing, whatever they hold."""
+    x, t = torch.randn(50, 70, generator=torch.Generator().manual_seed(0)), torch.arange(50)
+    x[3], t[3], t[5] = float("nan"), -100, 69
+    check(lambda x: F.nll_loss(x, t.to(x.device), reduction=reduction), x)
+    t[5] = 70
+    with pytest.raises(IndexError):
+        F.nll_loss(x.to("tpu"), t.to("tpu"), reduction=reduction).cpu()
