@@ -55,6 +55,11 @@ void tpt_ops_searchsorted(tpt_lower_t *L) {
     sorted = as_rows(ir, tpt_ir_convert(ir, sorted, d));
     values = tpt_ir_convert(ir, values, d);
     if (tpt_ir_status(ir) != NULL) return;
+    if (tpt_ir_dim(ir, sorted, 1) == 0) { /* every place among nothing is the first */
+        shape.dtype = tpt_lower_bool(L, "out_int32", false) ? TPT_I32 : TPT_I64;
+        tpt_lower_result(L, tpt_ir_full_i(ir, shape, 0));
+        return;
+    }
     if (one_row)
         values = tpt_ir_reshape(ir, values, 2, (const int64_t[]){1, tpt_type_numel(&shape)});
     else

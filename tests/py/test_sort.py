@@ -120,6 +120,9 @@ def test_searchsorted_special():
     values = torch.tensor([NAN, -INF, INF, 2.0, 0.0])
     check(lambda s, v: torch.searchsorted(s, v), rows, values)
     check(lambda s, v: torch.searchsorted(s, v, side="right"), rows, values)
+    none = torch.empty(0)
+    check(lambda s, v: torch.searchsorted(s, v, sorter=torch.argsort(s)), none, values)
+    check(lambda s, v: torch.bucketize(v, s, out_int32=True), none, values)
     unsorted = torch.tensor([3.0, 1.0, 2.0])
     check(lambda s, v: torch.searchsorted(s, v, sorter=torch.argsort(s)), unsorted, values)
 
