@@ -161,6 +161,10 @@ def test_unique_rows(columns):
     check(lambda x: torch.unique(x, dim=0, return_inverse=True, return_counts=True), x)
     check(lambda x: torch.unique_consecutive(x, dim=0, return_inverse=True, return_counts=True), x)
     check(lambda x: torch.unique(x, dim=0, return_counts=True), make((10, 2, 2), torch.int32) % 2)
+    for dim in (1, 2, -1):
+        y = make((2, 8, 3), torch.int32) % 2
+        check(lambda x: torch.unique(x, dim=dim, return_inverse=True, return_counts=True), y)  # noqa: B023
+        check(lambda x: torch.unique_consecutive(x, dim=dim, return_inverse=True, return_counts=True), y)  # noqa: B023
 
 
 def test_out_argument():
