@@ -144,19 +144,3 @@ void tpt_ops_histc(tpt_lower_t *L) {
     sums = tpt_ir_scatter(ir, TPT_IR_SCATTER_ADD, sums, at, tpt_ir_convert(ir, inside, TPT_I64), &s);
     tpt_lower_result(L, tpt_ir_convert(ir, sums, tpt_ir_dtype(ir, own)));
 }
-
-/* ---- hash ---------------------------------------------------------------------------------------------------------- */
-
-/* Exclusive or of all elements' bits, as float64 or int64. */
-void tpt_ops_hash(tpt_lower_t *L) {
-    tpt_ir_t *ir = L->ir;
-    tpt_reduce_t r = tpt_reduce_begin(L, "self");
-    tpt_dtype_t d = tpt_ir_dtype(ir, r.x);
-    if (tpt_dtype_is_complex(d)) {
-        (void)tpt_lower_fail(L, TPT_UNIMPLEMENTED, "\"xor_sum_cpu\" not implemented for '%s'",
-                             d == TPT_C64 ? "ComplexFloat" : "ComplexDouble");
-        return;
-    }
-    if (d != TPT_U64) r.x = tpt_ir_convert(ir, r.x, tpt_dtype_is_float(d) ? TPT_F64 : TPT_I64);
-    tpt_lower_result(L, tpt_reduce_finish(&r, tpt_reduce_run(&r, TPT_IR_RED_XOR, tpt_ir_bitcast(ir, r.x, TPT_U64))));
-}
