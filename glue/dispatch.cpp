@@ -155,6 +155,12 @@ C10_NOINLINE Miss plan_call(const Binding& binding, Args args, Converted* conver
     check_plan(binding, args, tpt_call_plan(call, nullptr, 0));
     return Miss::Planned;
   }
+  tpt_spec_t known[8];
+  int count = 0;
+  if (!binding.has_out && tpt_call_recall(call, known, 8, &count)) {
+    check(tpt_call_plan(call, known, count));
+    return Miss::Planned;
+  }
   MetaResult meta;
   if (!run_meta(binding, args, &meta)) {
     if (binding.has_out && binding.functional.has_value()) return Miss::Functional;
@@ -174,6 +180,7 @@ C10_NOINLINE Miss plan_call(const Binding& binding, Args args, Converted* conver
   }
   check_plan(binding, args, tpt_call_plan(call, meta.specs.data(), static_cast<int>(meta.specs.size())));
   if (!meta.simple) pattern_put(call->plan, std::move(meta.pattern));
+  else if (!binding.has_out) tpt_call_remember(call, meta.specs.data(), static_cast<int>(meta.specs.size()));
   return Miss::Planned;
 }
 

@@ -65,6 +65,15 @@ PyObject *set_plugin_resolver(PyObject *, PyObject *callable) {
   return none();
 }
 
+PyObject *recall_open(PyObject *, PyObject *version) {
+  HANDLE_TH_ERRORS
+  const char *utf8 = PyUnicode_AsUTF8(version);
+  if (utf8 == nullptr) throw python_error();
+  tpt_recall_open(utf8);
+  return none();
+  END_HANDLE_TH_ERRORS
+}
+
 PyObject *py_device_count(PyObject *, PyObject *) {
   HANDLE_TH_ERRORS
   int count = 0;
@@ -297,6 +306,7 @@ PyObject *rows(PyObject *, PyObject *) {
 
 PyMethodDef methods[] = {
     {"set_plugin_resolver", set_plugin_resolver, METH_O, "Gives the callable that finds the path of the plugin."},
+    {"recall_open", recall_open, METH_O, "Says for which version of PyTorch types of results are kept across processes."},
     {"device_count", py_device_count, METH_NOARGS, "Number of devices; 0 when no plugin can be opened."},
     {"open", open_runtime, METH_NOARGS, "Opens the plugin, or raises."},
     {"is_open", is_open, METH_NOARGS, "Has the plugin been opened?"},

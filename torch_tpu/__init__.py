@@ -32,6 +32,7 @@ def _register() -> None:
     from . import _C, _nested, _plugins, _sparse, tpu
 
     _C.set_plugin_resolver(_plugins.resolve)
+    _C.recall_open(f"{torch.__version__} {torch.version.git_version}")
     torch._register_device_module("tpu", tpu)
     _sparse.register()
     _nested.register()

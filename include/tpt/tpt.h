@@ -281,6 +281,12 @@ TPT_API const tpt_spec_t *tpt_call_spec(const tpt_call_t *call, int k);
 TPT_API TPT_MUST_USE tpt_status_t *tpt_call_run(tpt_call_t *call, tpt_storage_t **out_storages);
 TPT_API void tpt_call_end(tpt_call_t *call);
 
+/* Results' types that were found out for such a call before, by whatever process; false: not known. `tpt_call_remember` keeps
+ * them. Nothing is known before tpt_recall_open has said for which version of PyTorch. */
+TPT_API void tpt_recall_open(const char *framework);
+TPT_API bool tpt_call_recall(const tpt_call_t *call, tpt_spec_t *specs, int room, int *out_count);
+TPT_API void tpt_call_remember(const tpt_call_t *call, const tpt_spec_t *specs, int count);
+
 /* -- when graphs are cut (thread-local). Strict cuts after every op; inside push/pop ops are recorded and cut together. */
 typedef enum tpt_mode { TPT_MODE_STRICT = 0, TPT_MODE_DEBUG = 1, TPT_MODE_FUSED = 2 } tpt_mode_t;
 TPT_API tpt_mode_t tpt_mode_get(void);

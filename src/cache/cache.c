@@ -24,6 +24,7 @@ void tpt_cache_close(void) {
     if (place == NULL) return;
     tpt_cache_flush();
     tpt_memory_clear(&the_hooks);
+    tpt_facts_close();
     tpt_disk_close();
     tpt_free(place);
     place = NULL;

@@ -56,4 +56,9 @@ void tpt_cache_keep(const tpt_cache_key_t *key, tpt_cache_find_t *find, void *pr
 /* Ends a search in any state. */
 void tpt_cache_done(tpt_cache_find_t *find);
 
+/* ---- small facts, kept across processes beside the programs ------------------------------------------------------------- */
+/* `name`: whose facts they are (versions of all that they depend on); one name a process. */
+bool tpt_cache_fact_get(const char *name, const uint64_t *key, uint32_t key_words, void *out, size_t room, size_t *out_bytes);
+void tpt_cache_fact_put(const char *name, const uint64_t *key, uint32_t key_words, const void *data, size_t bytes);
+
 #endif

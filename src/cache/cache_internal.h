@@ -77,6 +77,9 @@ void tpt_memory_clear(const tpt_cache_hooks_t *hooks);
 /* The words of a place; the same on every machine where the same code would come out. */
 void tpt_place_text(const tpt_cache_place_t *place, tpt_str_t *out);
 
+/* ---- facts.c */
+void tpt_facts_close(void);
+
 int64_t tpt_now_ns(void); /* monotonic */
 
 #endif
