@@ -122,9 +122,11 @@ tpt_status_t *tpt_cache_prune(const char *dir, int64_t most_bytes, tpt_cache_pru
 /* ---- by itself ------------------------------------------------------------------------------------------------------- */
 
 void tpt_evict_after(size_t bytes) {
-    static atomic_int_fast64_t credit = 0; /* may be written before the next look; other processes write too, so it is a fraction */
-    int64_t most = tpt_env_int(TPT_ENV_CACHE_BYTES, 0, INT64_MAX);
-    if (atomic_fetch_sub(&credit, (int64_t)bytes) - (int64_t)bytes > 0) return;
+    /* What may be written before the next look: a fraction of the room, as other processes write too. */
+    static atomic_int_fast64_t credit, credit_of = -1;
+    int64_t most = tpt_env_int(TPT_ENV_CACHE_BYTES, 0, INT64_MAX), taken = ((int64_t)bytes + 4095) / 4096 * 4096;
+    if (atomic_exchange(&credit_of, most) != most) atomic_store(&credit, 0);
+    if (atomic_fetch_sub(&credit, taken) > taken) return;
     tpt_cache_pruned_t result = {0};
     char root[TPT_PATH_MAX];
     (void)snprintf(root, sizeof root, "%s", tpt_disk_root());
