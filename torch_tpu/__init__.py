@@ -10,10 +10,10 @@ import importlib
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "explain", "metrics"]
+__all__ = ["__version__", "cache", "explain", "metrics"]
 
 # Loaded when first asked for.
-_LAZY = {"metrics"}
+_LAZY = {"cache", "metrics"}
 _registered = False
 
 

@@ -24,6 +24,7 @@
     X(CACHE_DIR, "TORCH_TPU_CACHE_DIR", "", "directory of the compile cache; default: torch_tpu in the user's cache directory") \
     X(CACHE_BYTES, "TORCH_TPU_CACHE_MAX_BYTES", "8589934592", "size of that directory; what was not used for longest goes")  \
     X(CACHE_WAIT, "TORCH_TPU_CACHE_WAIT", "120", "seconds to wait for a program that another process compiles")              \
+    X(COMPILE_ONLY, "TORCH_TPU_COMPILE_ONLY", "0", "1: programs are compiled but not run; their results are zeros")         \
     X(TIER2, "TORCH_TPU_TIER2_COMPILATION_CACHE", "", "TorchTPU's name for the directory: a path, or a folder in the user's cache") \
     X(TIER3, "TORCH_TPU_TIER3_COMPILATION_CACHE_ROOT", "", "URL of a remote compile cache, of any kind that fsspec knows")   \
     X(DEFER_AND_FUSE, "TORCH_TPU_DEFER_AND_FUSE", "0", "1: fused eager mode")                                              \

@@ -168,7 +168,9 @@ tpt_status_t *tpt_cut_execute(tpt_dev_t *dev, const tpt_graph_t *g, tpt_prog_t *
         status = tpt_pack_buffer(dev, &prog->packs[kind], kind, g, &r->args[r->nargs]);
         if (!status) r->nargs++;
     }
-    if (!status) {
+    if (!status && tpt_dry_on()) {
+        status = tpt_dry_outputs(dev, cut, prog, r->outs);
+    } else if (!status) {
         status = tpt_program_execute(prog->program, dev->index, r->nargs, r->args, r->nkeep, r->keep, prog->nresults, r->outs);
         tpt_counter_add(TPT_COUNTER_executes, 1);
         if (r->ndonated) tpt_counter_add(TPT_COUNTER_donations, r->ndonated);

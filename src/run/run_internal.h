@@ -332,6 +332,11 @@ bool tpt_explain_is_on(void);
 /* storage.c. Makes the storage's buffer exist (cuts; zeros for an unwritten one). */
 TPT_MUST_USE tpt_status_t *tpt_storage_settle(tpt_dev_t *dev, tpt_storage_t *storage);
 
+/* ---- compile-only mode (dry.c) */
+bool tpt_dry_on(void);
+TPT_MUST_USE tpt_status_t *tpt_dry_outputs(const tpt_dev_t *dev, const tpt_cut_t *cut, const tpt_prog_t *prog, tpt_buffer_t **outs);
+void tpt_dry_clear(void);
+
 /* ---- flags (flag.c) ------------------------------------------------------------------------------------------------ */
 TPT_MUST_USE tpt_status_t *tpt_flags_add(tpt_dev_t *dev, const tpt_graph_t *graph, const tpt_prog_t *prog, tpt_buffer_t *word, uint64_t parent, uint64_t *out_number);
 uint64_t tpt_flag_join(tpt_dev_t *dev, uint64_t a, uint64_t b); /* of two flags the one that matters more */

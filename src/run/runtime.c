@@ -122,6 +122,7 @@ void tpt_runtime_close(void) {
             pthread_mutex_destroy(&dev->lock);
         }
         tpt_progs_clear();
+        tpt_dry_clear();
         tpt_cache_close();
         tpt_plans_clear();
         tpt_client_close(client);
