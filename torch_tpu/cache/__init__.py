@@ -6,11 +6,11 @@ The cache itself is in the C core. ``python -m torch_tpu cache`` is the command 
 from __future__ import annotations
 
 from .archive import export_archive, import_archive
-from .store import Entry, Problem, directory, entries, find, flush, prune, stats, verify
+from .store import CacheError, Entry, directory, entries, find, flush, prune, stats, verify
 
 __all__ = [
+    "CacheError",
     "Entry",
-    "Problem",
     "directory",
     "entries",
     "export_archive",

@@ -19,7 +19,9 @@ def _quiet(done: int, total: int) -> None:
     pass
 
 
-def export_archive(folder: Path, archive: Path, wanted: Callable[[store.Entry], bool] | None = None, progress: Progress = _quiet) -> int:
+def export_archive(
+    folder: Path, archive: Path, wanted: Callable[[store.Entry], bool] | None = None, progress: Progress = _quiet
+) -> int:
     """Writes the sound entries (those that are ``wanted``) to an archive, whole or not at all; returns their number."""
     paths = sorted(store.files(folder))
     part = archive.with_name(archive.name + f".part{os.getpid()}")
@@ -30,7 +32,7 @@ def export_archive(folder: Path, archive: Path, wanted: Callable[[store.Entry], 
                 try:
                     data = path.read_bytes()
                     keep = store.check(data) is None and (wanted is None or wanted(store.read(path)))
-                except (store.Problem, OSError):  # removed meanwhile, or not sound: not exported
+                except (store.CacheError, OSError):  # removed meanwhile, or not sound: not exported
                     keep = False
                 if keep:
                     info = tarfile.TarInfo(f"{store.FORMAT}/{path.parent.name}/{path.name}")

@@ -63,7 +63,7 @@ def _progress(what: str):
 def _folder(options: argparse.Namespace) -> Path:
     folder = Path(options.dir) if options.dir else store.directory()
     if folder is None:
-        raise store.Problem("the cache is off (TORCH_TPU_CACHE=0), or there is no home directory to keep it in")
+        raise store.CacheError("the cache is off (TORCH_TPU_CACHE=0), or there is no home directory to keep it in")
     return folder
 
 
@@ -94,9 +94,10 @@ def _list(options: argparse.Namespace) -> int:
     }
     found = sorted(store.entries(_folder(options)), key=orders[options.sort])
     shown = found if options.all else found[: options.limit]
-    rows = [
-        [e.key[:12], e.name, str(e.ops), e.platform, _bytes(e.bytes), f"{e.compile_seconds * 1e3:.0f} ms", _age(e.used)] for e in shown
-    ]
+    rows = []
+    for e in shown:
+        compiled = f"{e.compile_seconds * 1e3:.0f} ms"
+        rows.append([e.key[:12], e.name, str(e.ops), e.platform, _bytes(e.bytes), compiled, _age(e.used)])
     print(_table(["key", "program", "ops", "platform", "size", "compiled in", "unused for"], rows))
     if len(shown) < len(found):
         print(f"... and {len(found) - len(shown)} more (--all)")
@@ -114,7 +115,8 @@ def _show(options: argparse.Namespace) -> int:
 def _prune(options: argparse.Namespace) -> int:
     result = store.prune(_folder(options), 0 if options.all else options.to)
     print(
-        f"removed {result.removed} entries ({_bytes(result.removed_bytes)}), kept {result.kept} ({_bytes(result.kept_bytes)} on disk)"
+        f"removed {result.removed} entries ({_bytes(result.removed_bytes)}), "
+        f"kept {result.kept} ({_bytes(result.kept_bytes)} on disk)"
     )
     return 0
 
@@ -163,7 +165,8 @@ def _warm(options: argparse.Namespace) -> int:
         status = 1 if options.execute else 0
     store.flush()
     found = metrics.counters()
-    print(f"compiled {found['compiles']} programs, {found['cache_hits_disk'] + found['cache_hits_remote']} were in the cache", file=sys.stderr)
+    kept = found["cache_hits_disk"] + found["cache_hits_remote"]
+    print(f"compiled {found['compiles']} programs, {kept} were in the cache", file=sys.stderr)
     return status
 
 
@@ -200,6 +203,6 @@ def add_to(commands: argparse._SubParsersAction) -> None:
 def _guarded(run, options: argparse.Namespace) -> int:
     try:
         return run(options)
-    except (store.Problem, OSError) as problem:
+    except (store.CacheError, OSError) as problem:
         print(f"error: {problem}", file=sys.stderr)
         return 2

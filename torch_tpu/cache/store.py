@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Entry", "Problem", "Pruned", "directory", "entries", "find", "flush", "prune", "stats", "verify"]
+__all__ = ["CacheError", "Entry", "Pruned", "directory", "entries", "find", "flush", "prune", "stats", "verify"]
 
 FORMAT = "v1"
 # As src/cache/entry.c lays it out: magic, format, header bytes, hash (low, high), bytes of context, text and program, time of
@@ -19,7 +19,7 @@ _HEADER = struct.Struct("<QIIQQQQQQQ16s")
 _MAGIC = 0x0A1A457050546F54
 
 
-class Problem(Exception):
+class CacheError(Exception):
     """An entry that cannot be used; the text says why."""
 
 
@@ -126,19 +126,19 @@ def read(path: Path, whole: bool = False) -> Entry:
     with path.open("rb") as file:
         head = file.read(_HEADER.size)
         if len(head) < _HEADER.size:
-            raise Problem(f"only {len(head)} bytes long")
+            raise CacheError(f"only {len(head)} bytes long")
         magic, version, size, low, high, n_context, n_text, n_blob, created, compile_ns, build = _HEADER.unpack(head)
         if magic != _MAGIC or f"v{version}" != FORMAT or size != _HEADER.size:
-            raise Problem("not an entry of this cache's format")
+            raise CacheError("not an entry of this cache's format")
         info = path.stat()
         if info.st_size != _HEADER.size + n_context + n_text + n_blob + 16:
-            raise Problem(f"{info.st_size} bytes long, its header says otherwise")
+            raise CacheError(f"{info.st_size} bytes long, its header says otherwise")
         context, text = file.read(n_context), file.read(n_text)
     if whole and (why := check(path.read_bytes())):
-        raise Problem(why)
+        raise CacheError(why)
     key = f"{high:016x}{low:016x}"
     if key != key_of(path):
-        raise Problem("its name is not that of its key")
+        raise CacheError("its name is not that of its key")
     return Entry(
         path,
         key,
@@ -157,7 +157,7 @@ def entries(folder: Path) -> Iterator[Entry]:
     for path in files(folder):
         try:
             yield read(path)
-        except (Problem, OSError):
+        except (CacheError, OSError):
             continue
 
 
@@ -165,7 +165,7 @@ def find(folder: Path, prefix: str) -> Entry:
     """The one entry whose key begins so."""
     found = [path for path in files(folder) if key_of(path).startswith(prefix.lower())]
     if len(found) != 1:
-        raise Problem(f"{len(found)} entries have a key that begins with {prefix!r}")
+        raise CacheError(f"{len(found)} entries have a key that begins with {prefix!r}")
     return read(found[0])
 
 
@@ -175,7 +175,7 @@ def verify(folder: Path) -> Iterator[tuple[Path, str | None]]:
         try:
             read(path, whole=True)
             yield path, None
-        except (Problem, OSError) as problem:
+        except (CacheError, OSError) as problem:
             yield path, str(problem)
 
 
@@ -184,7 +184,7 @@ def prune(folder: Path, most_bytes: int) -> Pruned:
     result = _Pruned()
     why = _failure(_core().tpt_cache_prune(str(folder).encode(), most_bytes, ctypes.byref(result)))
     if why:
-        raise Problem(why)
+        raise CacheError(why)
     return Pruned(result.removed, result.removed_bytes, result.kept, result.kept_bytes)
 
 
