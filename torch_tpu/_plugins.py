@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import sys
 from pathlib import Path
 
 __all__ = ["resolve"]
@@ -47,8 +48,16 @@ def _has_tpu(bus: str = "/sys/bus/pci/devices") -> bool:
     return False
 
 
+def _name_transport() -> None:
+    """Tells the core what program speaks with the remote compile cache, where there is one."""
+    if os.environ.get("TORCH_TPU_TIER3_COMPILATION_CACHE_ROOT") and "TORCH_TPU_CACHE_TRANSPORT" not in os.environ:
+        script = Path(__file__).resolve().parent / "cache" / "transport.py"
+        os.environ["TORCH_TPU_CACHE_TRANSPORT"] = f"{sys.executable}:{script}"
+
+
 def resolve() -> str:
     """The path of the plugin: the environment's, else libtpu where there is a TPU, else the embedded CPU plugin."""
+    _name_transport()
     wanted = os.environ.get("TORCH_TPU_PJRT_PLUGIN", "").strip()
     if wanted in _PACKAGES:
         path = _find(wanted)

@@ -24,6 +24,7 @@ void tpt_cache_close(void) {
     if (place == NULL) return;
     tpt_cache_flush();
     tpt_memory_clear(&the_hooks);
+    tpt_remote_close();
     tpt_facts_close();
     tpt_disk_close();
     tpt_free(place);
@@ -108,7 +109,23 @@ void tpt_cache_find(const tpt_cache_key_t *key, tpt_cache_find_t *out_find) {
     if (in_memory(key, out_find) || on_disk(key, out_find, TPT_CACHE_DISK)) {
         tpt_lock_release(out_find->lock);
         out_find->lock = -1;
+        return;
     }
+    out_find->remote = tpt_remote_ask(key->hash);
+    if (out_find->remote != NULL) (void)tpt_cache_remote(key, out_find, tpt_env_int(TPT_ENV_CACHE_REMOTE_WAIT, 0, 3600000) * 1000000);
+}
+
+bool tpt_cache_remote(const tpt_cache_key_t *key, tpt_cache_find_t *find, int64_t wait_ns) {
+    if (find->remote == NULL) return false;
+    tpt_remote_state_t state = tpt_remote_wait(find->remote, wait_ns, 20 * wait_ns);
+    if (state == TPT_REMOTE_ASKED || state == TPT_REMOTE_CLAIMED) return false;
+    tpt_remote_forget(find->remote);
+    find->remote = NULL;
+    if (state != TPT_REMOTE_HIT) return false;
+    int64_t bad = tpt_counter_get(TPT_COUNTER_cache_bad_entries);
+    if (on_disk(key, find, TPT_CACHE_REMOTE)) return true;
+    find->replace = tpt_counter_get(TPT_COUNTER_cache_bad_entries) != bad; /* what the remote place has is no good */
+    return false;
 }
 
 static void drop_file(tpt_cache_find_t *find) {
@@ -123,6 +140,7 @@ void tpt_cache_reject(const tpt_cache_key_t *key, tpt_cache_find_t *find, const 
     if (find->level == TPT_CACHE_MISS) return;
     bad_entry(key->hash, tpt_status_message(why));
     tpt_disk_remove(key->hash);
+    find->replace = find->level == TPT_CACHE_REMOTE;
     drop_file(find);
     find->level = TPT_CACHE_MISS;
     if (find->lock < 0) find->lock = tpt_lock_take(tpt_disk_root(), key->hash.lo >> 2, 0, &waited);
@@ -134,11 +152,13 @@ void tpt_cache_keep(const tpt_cache_key_t *key, tpt_cache_find_t *find, void *pr
     if (find->level == TPT_CACHE_DISK) tpt_counter_add(TPT_COUNTER_cache_hits_disk, 1);
     if (find->level == TPT_CACHE_REMOTE) tpt_counter_add(TPT_COUNTER_cache_hits_remote, 1);
     if (find->level != TPT_CACHE_MISS || tpt_disk_root()[0] == '\0') return;
-    tpt_writer_add(key, program, compile_ns, find->lock, &the_hooks);
+    tpt_writer_add(key, program, compile_ns, find, &the_hooks);
     find->lock = -1;
 }
 
 void tpt_cache_done(tpt_cache_find_t *find) {
+    tpt_remote_forget(find->remote);
+    find->remote = NULL;
     drop_file(find);
     tpt_lock_release(find->lock);
     find->lock = -1;

@@ -45,10 +45,15 @@ typedef struct tpt_cache_find {
     const void *data; /* DISK, REMOTE: the serialized program, valid until tpt_cache_done */
     size_t bytes;
     void *file; /* internal: what `data` lies in */
+    void *remote; /* internal: a question to the remote place that is still open; NULL: none */
+    bool replace; /* internal: the remote place's entry is bad */
     int lock;   /* internal: this process compiles the key; -1: no lock is held */
 } tpt_cache_find_t;
 /* Looks through the levels. A miss holds the key's lock, so that other processes wait for what this one compiles. */
 void tpt_cache_find(const tpt_cache_key_t *key, tpt_cache_find_t *out_find);
+/* Has the remote place answered since? Waits at most so long. True: `find` holds an entry now. While `find->remote` is not
+ * NULL, an answer may still come: compile meanwhile. */
+bool tpt_cache_remote(const tpt_cache_key_t *key, tpt_cache_find_t *find, int64_t wait_ns);
 /* The entry that was found cannot be used: it is reported and removed; `find` becomes a miss. */
 void tpt_cache_reject(const tpt_cache_key_t *key, tpt_cache_find_t *find, const tpt_status_t *why);
 /* A program for the key: kept in memory and, if it was compiled, written in the background, which ends the lock. */

@@ -63,8 +63,8 @@ void tpt_lock_release(int fd);
 void tpt_evict_after(size_t bytes);
 
 /* ---- writer.c ------------------------------------------------------------------------------------------------------------- */
-/* Takes over the context and the lock; retains the program. */
-void tpt_writer_add(const tpt_cache_key_t *key, void *program, int64_t compile_ns, int lock, const tpt_cache_hooks_t *hooks);
+/* Takes over the lock; retains the program. */
+void tpt_writer_add(const tpt_cache_key_t *key, void *program, int64_t compile_ns, const tpt_cache_find_t *find, const tpt_cache_hooks_t *hooks);
 void tpt_writer_drain(int64_t limit_ns);
 void tpt_writer_forgive(void); /* after a failed write: tries again at once */
 
@@ -76,6 +76,17 @@ void tpt_memory_clear(const tpt_cache_hooks_t *hooks);
 /* ---- place.c -------------------------------------------------------------------------------------------------------------- */
 /* The words of a place; the same on every machine where the same code would come out. */
 void tpt_place_text(const tpt_cache_place_t *place, tpt_str_t *out);
+
+/* ---- remote.c ------------------------------------------------------------------------------------------------------------- */
+typedef struct tpt_remote tpt_remote_t; /* one question */
+typedef enum tpt_remote_state { TPT_REMOTE_ASKED = 0, TPT_REMOTE_CLAIMED, TPT_REMOTE_HIT, TPT_REMOTE_MISS } tpt_remote_state_t;
+bool tpt_remote_on(void);
+tpt_remote_t *tpt_remote_ask(tpt_hash128_t hash); /* NULL: nobody to ask */
+/* Waits for an answer; longer when another host is at work on the key. */
+tpt_remote_state_t tpt_remote_wait(tpt_remote_t *r, int64_t limit_ns, int64_t claimed_ns);
+void tpt_remote_forget(tpt_remote_t *r);
+void tpt_remote_put(tpt_hash128_t hash, bool replace);
+void tpt_remote_close(void);
 
 /* ---- facts.c */
 void tpt_facts_close(void);

@@ -25,6 +25,7 @@ typedef struct job {
     void *program;
     int64_t compile_ns;
     int lock;
+    bool replace;
     tpt_cache_hooks_t hooks;
 } job_t;
 
@@ -63,6 +64,7 @@ static void write_job(job_t *job) {
         tpt_counter_add(TPT_COUNTER_cache_writes, 1);
         tpt_lock_release(job->lock); /* nobody need wait for the eviction */
         job->lock = -1;
+        tpt_remote_put(job->hash, job->replace);
         tpt_evict_after(bytes);
         return;
     }
@@ -109,21 +111,21 @@ static bool start(void) {
     return true;
 }
 
-void tpt_writer_add(const tpt_cache_key_t *key, void *program, int64_t compile_ns, int key_lock, const tpt_cache_hooks_t *hooks) {
+void tpt_writer_add(const tpt_cache_key_t *key, void *program, int64_t compile_ns, const tpt_cache_find_t *find, const tpt_cache_hooks_t *hooks) {
     size_t bytes = key->context_bytes + key->text_bytes;
     job_t *job = tpt_malloc(sizeof *job);
     char *copy = tpt_malloc(bytes + 1);
     if (job == NULL || copy == NULL) { /* not kept, that is all */
         tpt_free(job);
         tpt_free(copy);
-        tpt_lock_release(key_lock);
+        tpt_lock_release(find->lock);
         return;
     }
     memcpy(copy, key->context, key->context_bytes);
     memcpy(copy + key->context_bytes, key->text, key->text_bytes);
     hooks->retain(program);
     *job = (job_t){.hash = key->hash, .key = copy, .context_bytes = key->context_bytes, .text_bytes = key->text_bytes, .program = program,
-                   .compile_ns = compile_ns, .lock = key_lock, .hooks = *hooks};
+                   .compile_ns = compile_ns, .lock = find->lock, .replace = find->replace, .hooks = *hooks};
     pthread_mutex_lock(&lock);
     bool taken = njobs < MAX_JOBS && nbytes + bytes <= MAX_QUEUED && start();
     if (taken) {

@@ -68,7 +68,7 @@ static tpt_status_t *check_results(const tpt_prog_t *prog, const tpt_program_t *
 }
 
 /* A program from memory, or from a serialized one; false: there is none that can be used. */
-static bool load(tpt_prog_t *prog, const tpt_cache_key_t *key, const tpt_compile_options_t *options, tpt_cache_find_t *find) {
+bool tpt_prog_load(tpt_prog_t *prog, const tpt_cache_key_t *key, const tpt_compile_options_t *options, tpt_cache_find_t *find) {
     tpt_program_t *program = find->program;
     if (find->level == TPT_CACHE_MISS) return false;
     int64_t before = now_ns();
@@ -90,7 +90,10 @@ static tpt_status_t *compile(tpt_prog_t *prog, const tpt_cache_key_t *key, const
     int64_t before = now_ns();
     TPT_TRY_MSG(tpt_program_compile(tpt_runtime_client(), key->text, key->text_bytes, options, &prog->program), "compiling a program of %d ops",
                 prog->nnodes);
-    int64_t taken = now_ns() - before;
+    return tpt_prog_compiled(prog, key, find, now_ns() - before);
+}
+
+tpt_status_t *tpt_prog_compiled(tpt_prog_t *prog, const tpt_cache_key_t *key, tpt_cache_find_t *find, int64_t taken) {
     tpt_counter_add(TPT_COUNTER_compiles, 1);
     tpt_counter_add(TPT_COUNTER_compile_ns, taken);
     TPT_TRY(check_results(prog, prog->program));
@@ -107,7 +110,8 @@ tpt_status_t *tpt_prog_compile(tpt_prog_t *prog, const char *text, int device) {
     dump(text, bytes);
     tpt_cache_key_make(packed, tpt_program_options(tpt_runtime_client(), &options, packed), text, bytes, &key);
     tpt_cache_find(&key, &find);
-    tpt_status_t *status = load(prog, &key, &options, &find) ? NULL : compile(prog, &key, &options, &find);
+    tpt_status_t *status = NULL;
+    if (!tpt_prog_load(prog, &key, &options, &find)) status = find.remote ? tpt_prog_race(prog, &key, &options, &find) : compile(prog, &key, &options, &find);
     tpt_cache_done(&find);
     tpt_cache_key_free(&key);
     return status;

@@ -246,6 +246,12 @@ void tpt_prog_free(tpt_prog_t *prog);
 TPT_MUST_USE tpt_status_t *tpt_prog_try_plan(tpt_plan_t *plan);
 void tpt_progs_clear(void);
 void tpt_prog_cache_open(tpt_client_t *client);
+/* A program from what the cache has found; false: there is none that can be used. */
+bool tpt_prog_load(tpt_prog_t *prog, const tpt_cache_key_t *key, const tpt_compile_options_t *options, tpt_cache_find_t *find);
+TPT_MUST_USE tpt_status_t *tpt_prog_compiled(tpt_prog_t *prog, const tpt_cache_key_t *key, tpt_cache_find_t *find, int64_t taken);
+void tpt_race_drain(void);
+/* race.c: compiles while the remote cache is asked; who comes first wins. */
+TPT_MUST_USE tpt_status_t *tpt_prog_race(tpt_prog_t *prog, const tpt_cache_key_t *key, const tpt_compile_options_t *options, tpt_cache_find_t *find);
 tpt_prog_t *tpt_prog_find(uint64_t hash, const uint64_t *key, uint32_t words);
 TPT_MUST_USE tpt_status_t *tpt_prog_add(uint64_t hash, const uint64_t *key, uint32_t words, tpt_prog_t *prog);
 
