@@ -9,7 +9,7 @@ PIP := $(PY) -m pip install -q
 BUILD := build/dev
 SOURCES := $(shell find src glue include cmake -type f) CMakeLists.txt pyproject.toml
 
-.PHONY: help demo test test-c test-py test-ops conformance sanitize bench bench-fused docs format lint clean
+.PHONY: help demo test test-c test-py test-ops conformance sanitize bench bench-fused bench-cold docs format lint clean
 help:
 	@sed -n 's/^## \([a-z-]*\): /  make \1	/p' Makefile
 
@@ -73,6 +73,10 @@ bench: $(VENV)/.models $(VENV)/.dev $(VENV)/.built
 ## bench-fused: fused mode beside strict mode, PyTorch CPU and TorchTPU, as ratios
 bench-fused: $(VENV)/.models $(VENV)/.dev $(VENV)/.built
 	$(PY) bench/fused.py
+
+## bench-cold: first steps and first calls, cold and with a warm compile cache, beside TorchTPU 0.2.0
+bench-cold: $(VENV)/.built
+	$(PY) bench/cold.py
 
 ## docs: docs/ops.md and docs/environment.md from the tables
 docs: $(VENV)/.built

@@ -108,10 +108,12 @@ tpt_status_t *tpt_prog_compile(tpt_prog_t *prog, const char *text, int device) {
     tpt_cache_find_t find;
     tpt_compile_options_t options = {.device = device, .exact_minmax = true, .tiny = prog->tiny};
     dump(text, bytes);
+    int64_t before = now_ns();
     tpt_cache_key_make(packed, tpt_program_options(tpt_runtime_client(), &options, packed), text, bytes, &key);
     tpt_cache_find(&key, &find);
     tpt_status_t *status = NULL;
     if (!tpt_prog_load(prog, &key, &options, &find)) status = find.remote ? tpt_prog_race(prog, &key, &options, &find) : compile(prog, &key, &options, &find);
+    if (find.level == TPT_CACHE_DISK) tpt_counter_add(TPT_COUNTER_cache_hit_ns, now_ns() - before);
     tpt_cache_done(&find);
     tpt_cache_key_free(&key);
     return status;
