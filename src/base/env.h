@@ -26,6 +26,7 @@
     X(CACHE_WAIT, "TORCH_TPU_CACHE_WAIT", "120", "seconds to wait for a program that another process compiles")              \
     X(CACHE_REMOTE_WAIT, "TORCH_TPU_CACHE_REMOTE_WAIT", "100", "head start in ms of a remote read over a local compile; twenty times that while another host compiles") \
     X(CACHE_TRANSPORT, "TORCH_TPU_CACHE_TRANSPORT", "", "set by the Python package: the program that speaks with the remote cache") \
+    X(COMPILE_THREADS, "TORCH_TPU_COMPILE_THREADS", "-1", "programs compiled at once while the caller goes on; 0: it waits for each; -1: one a core, none on one core") \
     X(COMPILE_ONLY, "TORCH_TPU_COMPILE_ONLY", "0", "1: programs are compiled but not run; their results are zeros")         \
     X(TIER2, "TORCH_TPU_TIER2_COMPILATION_CACHE", "", "TorchTPU's name for the directory: a path, or a folder in the user's cache") \
     X(TIER3, "TORCH_TPU_TIER3_COMPILATION_CACHE_ROOT", "", "URL of a remote compile cache, of any kind that fsspec knows")   \

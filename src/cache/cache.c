@@ -22,7 +22,7 @@ void tpt_cache_open(const tpt_cache_place_t *where, const tpt_cache_hooks_t *hoo
 
 void tpt_cache_close(void) {
     if (place == NULL) return;
-    tpt_cache_flush();
+    tpt_cache_write_all();
     tpt_memory_clear(&the_hooks);
     tpt_remote_close();
     tpt_facts_close();

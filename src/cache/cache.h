@@ -24,6 +24,8 @@ typedef struct tpt_cache_hooks {
 } tpt_cache_hooks_t;
 
 void tpt_cache_open(const tpt_cache_place_t *place, const tpt_cache_hooks_t *hooks);
+/* Waits until all that was kept is written. */
+void tpt_cache_write_all(void);
 /* Finishes what is being written, forgets the memory level. */
 void tpt_cache_close(void);
 

@@ -152,4 +152,4 @@ void tpt_writer_drain(int64_t limit_ns) {
 
 void tpt_writer_forgive(void) { atomic_store(&rest_until, 0); }
 
-void tpt_cache_flush(void) { tpt_writer_drain(INT64_C(600000000000)); }
+void tpt_cache_write_all(void) { tpt_writer_drain(INT64_C(600000000000)); }

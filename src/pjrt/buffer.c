@@ -113,7 +113,23 @@ tpt_status_t *tpt_pjrt_buffer_wrap(tpt_client_t *client, PJRT_Buffer *handle, in
     atomic_init(&buffer->refs, 1);
     buffer->device = device;
     buffer->nbytes = nbytes;
-    buffer->handle = handle;
+    atomic_init(&buffer->handle, handle);
+    atomic_init(&buffer->broken, NULL);
+    buffer->client = client;
+    tpt_pjrt_client_retain(client);
+    live_add(device, nbytes);
+    *out_buffer = buffer;
+    return NULL;
+}
+
+tpt_status_t *tpt_pjrt_buffer_promise(tpt_client_t *client, int device, int64_t nbytes, tpt_buffer_t **out_buffer) {
+    tpt_buffer_t *buffer = tpt_malloc(sizeof *buffer);
+    if (buffer == NULL) return tpt_status_oom(sizeof *buffer);
+    atomic_init(&buffer->refs, 1);
+    buffer->device = device;
+    buffer->nbytes = nbytes;
+    atomic_init(&buffer->handle, NULL);
+    atomic_init(&buffer->broken, NULL);
     buffer->client = client;
     tpt_pjrt_client_retain(client);
     live_add(device, nbytes);
@@ -126,7 +142,9 @@ void tpt_buffer_retain(tpt_buffer_t *buffer) { atomic_fetch_add_explicit(&buffer
 void tpt_buffer_release(tpt_buffer_t *buffer) {
     if (buffer == NULL || atomic_fetch_sub_explicit(&buffer->refs, 1, memory_order_acq_rel) != 1) return;
     tpt_client_t *client = buffer->client;
-    handle_destroy(&client->api, buffer->handle);
+    PJRT_Buffer *handle = atomic_load_explicit(&buffer->handle, memory_order_relaxed);
+    if (handle != NULL) handle_destroy(&client->api, handle);
+    else tpt_status_free(atomic_load(&buffer->broken));
     live_add(buffer->device, -buffer->nbytes);
     tpt_free(buffer);
     tpt_pjrt_client_release(client);
@@ -141,6 +159,7 @@ int tpt_buffer_device(const tpt_buffer_t *buffer) { return buffer->device; }
 /* ---- waiting ------------------------------------------------------------------------------------------------------- */
 
 static tpt_status_t *buffer_event(tpt_buffer_t *buffer, PJRT_Event **out_event) {
+    TPT_TRY(tpt_pjrt_buffer_settle(buffer));
     PJRT_Buffer_ReadyEvent_Args args = TPT_ARGS(PJRT_Buffer_ReadyEvent_Args, .buffer = buffer->handle);
     TPT_TRY(tpt_pjrt_error(&buffer->client->api, buffer->client->api.PJRT_Buffer_ReadyEvent(&args)));
     *out_event = args.event;
@@ -156,6 +175,7 @@ tpt_status_t *tpt_buffer_await(tpt_buffer_t *buffer) {
 bool tpt_buffer_is_ready(tpt_buffer_t *buffer) {
     const PJRT_Api *api = &buffer->client->api;
     PJRT_Event *event = NULL;
+    if (atomic_load(&buffer->handle) == NULL && atomic_load(&buffer->broken) == NULL) return false;
     tpt_status_t *status = buffer_event(buffer, &event);
     bool ready = true; /* an error is an answer too: the next await tells it */
     if (status == NULL && event != NULL && api->PJRT_Event_IsReady != NULL) {
@@ -301,6 +321,7 @@ tpt_status_t *tpt_buffer_copy_to_device(tpt_buffer_t *buffer, int device, tpt_bu
         *out_buffer = buffer;
         return NULL;
     }
+    TPT_TRY(tpt_pjrt_buffer_settle(buffer));
     if (client->api.PJRT_Buffer_CopyToDevice == NULL) return copy_through_host(buffer, device, out_buffer);
     PJRT_Buffer_CopyToDevice_Args args =
         TPT_ARGS(PJRT_Buffer_CopyToDevice_Args, .buffer = buffer->handle, .dst_device = client->devices[device].handle);

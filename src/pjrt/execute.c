@@ -8,7 +8,8 @@ static tpt_status_t *execute_check(const tpt_program_t *program, int device, int
     }
     if (nargs < 0) return tpt_status_make(TPT_INVALID_ARGUMENT, "%d arguments", nargs);
     TPT_TRY(tpt_pjrt_check_device(program->client, device));
-    if (!program->portable && device != program->device) {
+    bool known = atomic_load_explicit(&program->real, memory_order_relaxed) != NULL;
+    if (known && !program->portable && device != program->device) {
         return tpt_status_make(TPT_INVALID_ARGUMENT, "program compiled for device %d cannot run on device %d", program->device,
                                device);
     }
@@ -53,9 +54,16 @@ static tpt_status_t *execute_run(tpt_program_t *program, int device, int nargs, 
     return tpt_pjrt_error(&client->api, client->api.PJRT_LoadedExecutable_Execute(&args));
 }
 
+tpt_status_t *tpt_pjrt_execute(tpt_program_t *program, int device, int nargs, PJRT_Buffer **args, int nkeep, const int64_t *keep,
+                               int nouts, PJRT_Buffer **made) {
+    TPT_TRY(execute_check(program, device, nargs, nouts));
+    return execute_run(program, device, nargs, args, nkeep, keep, made);
+}
+
 tpt_status_t *tpt_program_execute(tpt_program_t *program, int device, int nargs, tpt_buffer_t *const *args, int nkeep,
                                   const int64_t *keep, int nouts, tpt_buffer_t **out_buffers) {
-    TPT_TRY(execute_check(program, device, nargs, nouts));
+    tpt_program_t *real = atomic_load_explicit(&program->real, memory_order_acquire);
+    TPT_TRY(execute_check(real != NULL ? real : program, device, nargs, nouts));
     PJRT_Buffer *inline_list[2 * TPT_PJRT_INLINE];
     PJRT_Buffer **list = inline_list;
     size_t need = (size_t)nargs + (size_t)nouts;
@@ -64,15 +72,18 @@ tpt_status_t *tpt_program_execute(tpt_program_t *program, int device, int nargs,
         if (list == NULL) return tpt_status_oom(need * sizeof *list);
     }
     tpt_status_t *status = NULL;
+    bool late = real == NULL;
     for (int i = 0; i < nargs; i++) {
         if (args[i] == NULL) {
             status = tpt_status_make(TPT_INVALID_ARGUMENT, "argument %d has no buffer", i);
             break;
         }
-        list[i] = args[i]->handle;
+        list[i] = atomic_load_explicit(&args[i]->handle, memory_order_acquire);
+        late = late || list[i] == NULL;
     }
-    if (status == NULL) status = execute_run(program, device, nargs, list, nkeep, keep, list + nargs);
-    if (status == NULL) status = execute_wrap(program, device, list + nargs, out_buffers);
+    if (status == NULL && late) status = tpt_pjrt_execute_late(real != NULL ? real : program, device, nargs, args, nkeep, keep, out_buffers);
+    if (status == NULL && !late) status = execute_run(real, device, nargs, list, nkeep, keep, list + nargs);
+    if (status == NULL && !late) status = execute_wrap(real, device, list + nargs, out_buffers);
     if (list != inline_list) tpt_free(list);
     return status;
 }

@@ -77,6 +77,12 @@ size_t tpt_program_options(tpt_client_t *client, const tpt_compile_options_t *op
 TPT_MUST_USE tpt_status_t *tpt_program_serialize(tpt_program_t *program, void **out_data, size_t *out_bytes);
 TPT_MUST_USE tpt_status_t *tpt_program_load(tpt_client_t *client, const void *data, size_t bytes,
                                             const tpt_compile_options_t *options, tpt_program_t **out_program);
+/* A program that is still being compiled: it can be run at once, its results are promises. A failed compile becomes the error of
+ * everything that hangs on it. tpt_program_keep_promise takes the program or the error over. */
+TPT_MUST_USE tpt_status_t *tpt_program_promise(tpt_client_t *client, int device, int nouts, const int64_t *out_nbytes,
+                                               tpt_program_t **out_program);
+void tpt_program_keep_promise(tpt_program_t *promise, tpt_program_t *real, tpt_status_t *status);
+void tpt_programs_drain(void); /* waits until all runs have begun */
 void tpt_program_retain(tpt_program_t *program);
 void tpt_program_release(tpt_program_t *program);
 int tpt_program_nouts(const tpt_program_t *program);

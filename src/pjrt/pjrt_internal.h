@@ -43,7 +43,8 @@ struct tpt_buffer {
     atomic_int refs;
     int device;
     int64_t nbytes;
-    PJRT_Buffer *handle;
+    _Atomic(PJRT_Buffer *) handle; /* NULL: promised, or broken */
+    _Atomic(tpt_status_t *) broken; /* why the promise was not kept */
     tpt_client_t *client;
 };
 
@@ -54,6 +55,8 @@ struct tpt_program {
     int nouts;
     int64_t *out_nbytes; /* NULL: asked of each output buffer */
     tpt_client_t *client;
+    _Atomic(tpt_program_t *) real;  /* itself; of a promise the program that keeps it, NULL until then */
+    _Atomic(tpt_status_t *) broken; /* why the promise was not kept */
     PJRT_LoadedExecutable *loaded;
     PJRT_Executable *executable;
 };
@@ -80,6 +83,22 @@ TPT_MUST_USE tpt_status_t *tpt_pjrt_buffer_wrap(tpt_client_t *client, PJRT_Buffe
                                                 tpt_buffer_t **out_buffer);
 PJRT_Buffer_Type tpt_pjrt_type(tpt_dtype_t dtype); /* PJRT_Buffer_Type_INVALID when there is none */
 size_t tpt_pjrt_type_size(PJRT_Buffer_Type type);  /* bytes of the host form; 0 for tokens and packed types */
+
+/* A buffer whose value is promised. */
+TPT_MUST_USE tpt_status_t *tpt_pjrt_buffer_promise(tpt_client_t *client, int device, int64_t nbytes, tpt_buffer_t **out_buffer);
+
+/* ---- promise.c */
+/* Waits until a promise is kept; the error that broke it. */
+TPT_MUST_USE tpt_status_t *tpt_pjrt_buffer_settle(tpt_buffer_t *buffer);
+TPT_MUST_USE tpt_status_t *tpt_pjrt_program_settle(tpt_program_t *program, tpt_program_t **out_real);
+/* For runs whose program or arguments are not there yet. */
+TPT_MUST_USE tpt_status_t *tpt_pjrt_execute_late(tpt_program_t *program, int device, int nargs, tpt_buffer_t *const *args, int nkeep,
+                                                 const int64_t *keep, tpt_buffer_t **out_buffers);
+
+/* ---- execute.c */
+/* On handles, with no wrapping. */
+TPT_MUST_USE tpt_status_t *tpt_pjrt_execute(tpt_program_t *program, int device, int nargs, PJRT_Buffer **args, int nkeep,
+                                            const int64_t *keep, int nouts, PJRT_Buffer **made);
 
 /* ---- options.c */
 #define TPT_PJRT_OPTIONS_MAX TPT_OPTIONS_MAX

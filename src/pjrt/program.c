@@ -117,6 +117,8 @@ static tpt_status_t *program_wrap(tpt_client_t *client, PJRT_LoadedExecutable *l
     program->portable = portable;
     program->loaded = loaded;
     program->client = client;
+    atomic_init(&program->real, program);
+    atomic_init(&program->broken, NULL);
     tpt_pjrt_client_retain(client);
     tpt_status_t *status = program_read(program);
     if (status != NULL) {
@@ -136,7 +138,10 @@ void tpt_program_release(tpt_program_t *program) {
         PJRT_Executable_Destroy_Args args = TPT_ARGS(PJRT_Executable_Destroy_Args, .executable = program->executable);
         tpt_status_free(tpt_pjrt_error(&client->api, client->api.PJRT_Executable_Destroy(&args)));
     }
-    program_destroy_loaded(&client->api, program->loaded);
+    if (program->loaded != NULL) program_destroy_loaded(&client->api, program->loaded);
+    tpt_program_t *real = atomic_load(&program->real);
+    if (real != program) tpt_program_release(real);
+    tpt_status_free(atomic_load(&program->broken));
     tpt_free(program->out_nbytes);
     tpt_free(program);
     tpt_pjrt_client_release(client);
@@ -200,6 +205,7 @@ tpt_status_t *tpt_program_compile(tpt_client_t *client, const char *text, size_t
 
 tpt_status_t *tpt_program_serialize(tpt_program_t *program, void **out_data, size_t *out_bytes) {
     const PJRT_Api *api = &program->client->api;
+    TPT_TRY(tpt_pjrt_program_settle(program, &program));
     if (api->PJRT_Executable_Serialize == NULL)
         return tpt_status_make(TPT_UNIMPLEMENTED, "the plugin cannot serialize programs");
     PJRT_Executable_Serialize_Args args = TPT_ARGS(PJRT_Executable_Serialize_Args, .executable = program->executable);
@@ -241,6 +247,7 @@ size_t tpt_program_options(tpt_client_t *client, const tpt_compile_options_t *op
 
 tpt_status_t *tpt_program_memory(tpt_program_t *program, tpt_program_memory_t *out_memory) {
     const PJRT_Api *api = &program->client->api;
+    TPT_TRY(tpt_pjrt_program_settle(program, &program));
     if (api->PJRT_Executable_GetCompiledMemoryStats == NULL) {
         return tpt_status_make(TPT_UNIMPLEMENTED, "the plugin does not tell a program's memory");
     }

@@ -315,12 +315,23 @@ static void close_packs(lowering_t *w) {
     }
 }
 
+static int64_t bytes_of(const tpt_type_t *t) { return tpt_type_numel(t) * (int64_t)tpt_dtype_size((tpt_dtype_t)t->dtype); }
+
+static tpt_status_t *measure_results(lowering_t *w, const tpt_cut_t *cut) {
+    w->prog->result_bytes = tpt_calloc((size_t)w->prog->nresults + 1, sizeof *w->prog->result_bytes);
+    if (!w->prog->result_bytes) return no_room();
+    for (int i = 0; i < cut->nlive; i++) w->prog->result_bytes[i] = bytes_of(tpt_ir_type(w->ir, w->values[cut->live[i]]));
+    if (w->prog->flagged) w->prog->result_bytes[cut->nlive] = bytes_of(tpt_ir_type(w->ir, w->bad));
+    return NULL;
+}
+
 static tpt_status_t *lower_all(lowering_t *w, const tpt_cut_t *cut, char **out_text) {
     add_inputs(w, cut);
     for (size_t i = 0; i < w->graph->nnodes; i++) TPT_TRY(lower_node(w, (uint32_t)i));
     for (int i = 0; i < cut->nlive; i++) tpt_ir_result(w->ir, w->values[cut->live[i]]);
     if (w->prog->flagged) tpt_ir_result(w->ir, w->bad);
     w->prog->nresults = cut->nlive + w->prog->flagged;
+    TPT_TRY(measure_results(w, cut));
     close_packs(w);
     w->prog->tiny = tpt_ir_largest(w->ir) <= TINY;
     TPT_TRY(tpt_ir_take_status(w->ir));

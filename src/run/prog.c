@@ -16,6 +16,7 @@ void tpt_prog_free(tpt_prog_t *prog) {
     tpt_program_release(prog->program);
     for (int k = 0; k < TPT_PACK_COUNT; k++) tpt_free(prog->packs[k].entries);
     tpt_free(prog->bad_sizes);
+    tpt_free(prog->result_bytes);
     tpt_free(prog->key);
     tpt_free(prog);
 }
@@ -101,7 +102,7 @@ tpt_status_t *tpt_prog_compiled(tpt_prog_t *prog, const tpt_cache_key_t *key, tp
     return NULL;
 }
 
-tpt_status_t *tpt_prog_compile(tpt_prog_t *prog, const char *text, int device) {
+tpt_status_t *tpt_prog_compile_now(tpt_prog_t *prog, const char *text, int device) {
     size_t bytes = strlen(text);
     unsigned char packed[TPT_OPTIONS_MAX];
     tpt_cache_key_t key;
@@ -117,6 +118,11 @@ tpt_status_t *tpt_prog_compile(tpt_prog_t *prog, const char *text, int device) {
     tpt_cache_done(&find);
     tpt_cache_key_free(&key);
     return status;
+}
+
+tpt_status_t *tpt_prog_compile(tpt_prog_t *prog, const char *text, int device) {
+    if (prog->result_bytes && tpt_ahead_on()) return tpt_ahead_compile(prog, text, device);
+    return tpt_prog_compile_now(prog, text, device);
 }
 
 /* ---- the table ------------------------------------------------------------------------------------------------------- */

@@ -203,6 +203,7 @@ typedef struct tpt_prog {
     bool tiny; /* all its values have few elements */
     int64_t *bad_sizes; /* per node, for messages; -1 unknown */
     int nnodes, nresults;
+    int64_t *result_bytes; /* of each result's dense host form */
     uint64_t *key;
     uint32_t key_words;
 } tpt_prog_t;
@@ -249,6 +250,11 @@ void tpt_prog_cache_open(tpt_client_t *client);
 /* A program from what the cache has found; false: there is none that can be used. */
 bool tpt_prog_load(tpt_prog_t *prog, const tpt_cache_key_t *key, const tpt_compile_options_t *options, tpt_cache_find_t *find);
 TPT_MUST_USE tpt_status_t *tpt_prog_compiled(tpt_prog_t *prog, const tpt_cache_key_t *key, tpt_cache_find_t *find, int64_t taken);
+/* ahead.c: several compilers at once, while the caller goes on. */
+bool tpt_ahead_on(void);
+TPT_MUST_USE tpt_status_t *tpt_ahead_compile(tpt_prog_t *prog, const char *text, int device);
+TPT_MUST_USE tpt_status_t *tpt_prog_compile_now(tpt_prog_t *prog, const char *text, int device);
+void tpt_ahead_drain(void);
 void tpt_race_drain(void);
 /* race.c: compiles while the remote cache is asked; who comes first wins. */
 TPT_MUST_USE tpt_status_t *tpt_prog_race(tpt_prog_t *prog, const tpt_cache_key_t *key, const tpt_compile_options_t *options, tpt_cache_find_t *find);

@@ -121,6 +121,8 @@ void tpt_runtime_close(void) {
             tpt_map_free(&dev->constants);
             pthread_mutex_destroy(&dev->lock);
         }
+        tpt_ahead_drain();
+        tpt_programs_drain();
         tpt_race_drain();
         tpt_progs_clear();
         tpt_dry_clear();

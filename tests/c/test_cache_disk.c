@@ -88,7 +88,7 @@ static void test_cache__any_wrong_byte_is_seen(void **state) {
     (void)state;
     char path[TPT_PATH_MAX], good[4096], bad[4096];
     assert_int_equal(use("program"), TPT_CACHE_MISS);
-    tpt_cache_flush();
+    tpt_cache_write_all();
     path_of("program", path);
     size_t bytes = slurp(path, good, sizeof good);
     for (size_t i = 0; i < bytes; i++) {
@@ -110,7 +110,7 @@ static void test_cache__torn_empty_and_foreign_files_are_replaced(void **state) 
     (void)state;
     char path[TPT_PATH_MAX], data[4096], text[600];
     assert_int_equal(use("program"), TPT_CACHE_MISS);
-    tpt_cache_flush();
+    tpt_cache_write_all();
     path_of("program", path);
     size_t bytes = slurp(path, data, sizeof data);
     spill(path, data, bytes / 2);
@@ -143,7 +143,7 @@ static void test_cache__collision_never_gives_the_wrong_program(void **state) {
     char a[TPT_PATH_MAX], b[TPT_PATH_MAX], data[4096];
     assert_int_equal(use("program"), TPT_CACHE_MISS);
     assert_int_equal(use("other"), TPT_CACHE_MISS);
-    tpt_cache_flush();
+    tpt_cache_write_all();
     path_of("program", a);
     path_of("other", b);
     size_t bytes = slurp(b, data, sizeof data);

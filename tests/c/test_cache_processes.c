@@ -213,7 +213,7 @@ static void test_processes__least_recently_used_goes_first(void **state) {
         (void)snprintf(text, sizeof text, "program %d", i);
         assert_int_equal(use(text), TPT_CACHE_MISS);
     }
-    tpt_cache_flush();
+    tpt_cache_write_all();
     for (int i = 0; i < 8; i++) {
         (void)snprintf(text, sizeof text, "program %d", i);
         set_used(text, now - 1000 + i);
@@ -252,7 +252,7 @@ static void test_processes__bound_holds_while_many_write(void **state) {
         (void)snprintf(text, sizeof text, "last %d", i);
         assert_int_equal(use(text), TPT_CACHE_MISS);
     }
-    tpt_cache_flush();
+    tpt_cache_write_all();
     tpt_cache_pruned_t out;
     assert_ok(tpt_cache_prune(the_dir, INT64_MAX, &out));
     assert_in_range(out.kept_bytes, 1, 250000);
@@ -264,7 +264,7 @@ static void test_processes__leftovers_of_the_dead_are_removed(void **state) {
     (void)state;
     char old[400], young[400];
     assert_int_equal(use("a"), TPT_CACHE_MISS);
-    tpt_cache_flush();
+    tpt_cache_write_all();
     (void)snprintf(old, sizeof old, "%s/tmp/1-1-1", tpt_disk_root());
     (void)snprintf(young, sizeof young, "%s/tmp/1-1-2", tpt_disk_root());
     assert_true(close(open(old, O_CREAT | O_WRONLY, 0600)) == 0 && close(open(young, O_CREAT | O_WRONLY, 0600)) == 0);
