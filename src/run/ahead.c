@@ -27,8 +27,10 @@ static int njobs, nworking, nthreads; /* jobs that wait, jobs in work, threads *
 static bool ending;
 static pid_t owner;
 
+static atomic_int wanted = -1; /* not yet read from the environment */
+void tpt_ahead_forget(void) { atomic_store(&wanted, -1); }
+
 static int wanted_threads(void) {
-    static atomic_int wanted = -1;
     int now = atomic_load_explicit(&wanted, memory_order_relaxed);
     if (now >= 0) return now;
     now = (int)tpt_env_int(TPT_ENV_COMPILE_THREADS, -1, MOST_THREADS);

@@ -169,7 +169,7 @@ tpt_status_t *tpt_cut_execute(tpt_dev_t *dev, const tpt_graph_t *g, tpt_prog_t *
         if (!status) r->nargs++;
     }
     if (!status && tpt_dry_on()) {
-        status = tpt_dry_outputs(dev, cut, prog, r->outs);
+        status = tpt_dry_outputs(dev, g, cut, prog, r->outs);
     } else if (!status) {
         status = tpt_program_execute(prog->program, dev->index, r->nargs, r->args, r->nkeep, r->keep, prog->nresults, r->outs);
         tpt_counter_add(TPT_COUNTER_executes, 1);

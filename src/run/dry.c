@@ -41,10 +41,10 @@ static tpt_status_t *zeros_of(int device, const tpt_type_t *type, tpt_buffer_t *
     return status;
 }
 
-tpt_status_t *tpt_dry_outputs(const tpt_dev_t *dev, const tpt_cut_t *cut, const tpt_prog_t *prog, tpt_buffer_t **outs) {
+tpt_status_t *tpt_dry_outputs(const tpt_dev_t *dev, const tpt_graph_t *g, const tpt_cut_t *cut, const tpt_prog_t *prog, tpt_buffer_t **outs) {
     tpt_status_t *status = NULL;
     int made = 0;
-    for (; !status && made < cut->nlive; made += !status) status = zeros_of(dev->index, dev->graph.values[cut->live[made]].type, &outs[made]);
+    for (; !status && made < cut->nlive; made += !status) status = zeros_of(dev->index, g->values[cut->live[made]].type, &outs[made]);
     if (!status && prog->flagged) {
         const tpt_type_t word = tpt_type_make(TPT_I32, 0, NULL);
         status = zeros_of(dev->index, &word, &outs[made]);

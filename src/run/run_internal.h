@@ -255,6 +255,7 @@ bool tpt_ahead_on(void);
 TPT_MUST_USE tpt_status_t *tpt_ahead_compile(tpt_prog_t *prog, const char *text, int device);
 TPT_MUST_USE tpt_status_t *tpt_prog_compile_now(tpt_prog_t *prog, const char *text, int device);
 void tpt_ahead_drain(void);
+void tpt_ahead_forget(void); /* for tests: the environment has changed */
 void tpt_race_drain(void);
 /* race.c: compiles while the remote cache is asked; who comes first wins. */
 TPT_MUST_USE tpt_status_t *tpt_prog_race(tpt_prog_t *prog, const tpt_cache_key_t *key, const tpt_compile_options_t *options, tpt_cache_find_t *find);
@@ -346,7 +347,8 @@ TPT_MUST_USE tpt_status_t *tpt_storage_settle(tpt_dev_t *dev, tpt_storage_t *sto
 
 /* ---- compile-only mode (dry.c) */
 bool tpt_dry_on(void);
-TPT_MUST_USE tpt_status_t *tpt_dry_outputs(const tpt_dev_t *dev, const tpt_cut_t *cut, const tpt_prog_t *prog, tpt_buffer_t **outs);
+TPT_MUST_USE tpt_status_t *tpt_dry_outputs(const tpt_dev_t *dev, const tpt_graph_t *g, const tpt_cut_t *cut, const tpt_prog_t *prog,
+                                            tpt_buffer_t **outs);
 void tpt_dry_clear(void);
 
 /* ---- flags (flag.c) ------------------------------------------------------------------------------------------------ */
