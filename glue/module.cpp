@@ -264,6 +264,7 @@ PyObject *index_checks_set(PyObject *, PyObject *arg) {
 
 PyObject *counters(PyObject *, PyObject *) {
   HANDLE_TH_ERRORS
+  tpt_counters_settle();
   THPObjectPtr dict(PyDict_New());
   for (int i = 0; i < TPT_COUNTER_COUNT; i++) {
     const auto counter = static_cast<tpt_counter_t>(i);
@@ -274,6 +275,7 @@ PyObject *counters(PyObject *, PyObject *) {
 }
 
 PyObject *counters_reset(PyObject *, PyObject *) {
+  tpt_counters_settle();
   tpt_counters_reset();
   return none();
 }

@@ -362,6 +362,8 @@ TPT_API const char *tpt_counter_name(tpt_counter_t counter);
 TPT_API int64_t tpt_counter_get(tpt_counter_t counter);
 TPT_API void tpt_counter_add(tpt_counter_t counter, int64_t n);
 TPT_API void tpt_counters_reset(void);
+/* Waits for the compilers that work in the background, so that the counters tell of all ops until now. */
+TPT_API void tpt_counters_settle(void);
 
 /* A text that the user should be warned of, once each; false when there is none (one load). */
 TPT_API bool tpt_notice_take(char *out, size_t room);

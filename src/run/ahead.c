@@ -90,6 +90,8 @@ void tpt_ahead_drain(void) {
     pthread_mutex_unlock(&lock);
 }
 
+void tpt_counters_settle(void) { tpt_ahead_drain(); }
+
 void tpt_cache_flush(void) {
     tpt_ahead_drain();
     tpt_cache_write_all();

@@ -203,6 +203,7 @@ static tpt_status_t *synchronize(tpt_dev_t *dev) {
     }
     status = tpt_status_join(status, await_dropped(dev));
     status = tpt_status_join(status, tpt_flags_check(dev, true));
+    tpt_programs_drain(); /* runs that waited for their program hold their arguments until they are over */
     tpt_mutex_unlock(&dev->lock);
     return status;
 }
