@@ -17,6 +17,8 @@ _HEAD = """\
 # reasons written by hand stay for as long as their job does not pass. A job that fails and is not here fails `make test`.
 """
 _MOST_REASON = 160
+# What the machine's reasons begin with; others are written by hand and stay.
+_STATUSES = {"", "unsupported", "error", "wrong", "hang", "crash"}
 Key = tuple[str, str, str]
 
 
@@ -44,7 +46,8 @@ class Ledger:
         for key in passed:
             self.reasons.pop(key, None)
         for key, reason in failed.items():
-            self.reasons.setdefault(key, " ".join(reason.split())[:_MOST_REASON])
+            if self.reasons.get(key, "").partition(":")[0] in _STATUSES or key not in self.reasons:
+                self.reasons[key] = " ".join(reason.split())[:_MOST_REASON]
 
     def write(self) -> None:
         lines: dict[tuple[str, str, str], list[str]] = {}
