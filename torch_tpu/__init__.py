@@ -29,13 +29,12 @@ def _register() -> None:
     torch.utils.rename_privateuse1_backend("tpu")
     if hasattr(torch, "tpu"):  # the package was dropped from sys.modules and is imported again
         return
-    from . import _C, _nested, _plugins, _sparse, tpu
+    from . import _C, _layouts, _plugins, tpu
 
     _C.set_plugin_resolver(_plugins.resolve)
     _C.recall_open(f"{torch.__version__} {torch.version.git_version}")
     torch._register_device_module("tpu", tpu)
-    _sparse.register()
-    _nested.register()
+    _layouts.register()
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
 
 

@@ -102,10 +102,17 @@ _libraries = []
 
 
 def register():
-    """Once a process, when the package is imported."""
-    everything, one_by_one = torch.library.Library("_", "IMPL"), torch.library.Library("aten", "IMPL")
-    _libraries.extend((everything, one_by_one))
-    everything.fallback(_call, _KEY)
+    """PyTorch's composite ops would take these before the layout's fallback. Once a process, when the first such tensor is met."""
+    if _libraries:
+        return
+    one_by_one = torch.library.Library("aten", "IMPL")
+    _libraries.append(one_by_one)
     for name in _EVERYWHERE.split():
         base, _, overload = name.partition(".")
         one_by_one.impl(name, _one(getattr(getattr(_aten, base), overload or "default")), _KEY)
+
+
+def call(key, op, *args, **kwargs):
+    """The fallback of the layout's dispatch key."""
+    register()
+    return _call(op, *args, **kwargs)

@@ -476,13 +476,6 @@ def _call(key, op, *args, **kwargs):
     return target.copy_(result)
 
 
-def _fallback(key):
-    def run(op, *args, **kwargs):
-        return _call(key, op, *args, **kwargs)
-
-    return run
-
-
 def _one(key, op):
     def run(*args, **kwargs):
         return _call(key, op, *args, **kwargs)
@@ -525,11 +518,18 @@ _libraries = []
 
 
 def register():
-    """Once a process, when the package is imported."""
-    everything, one_by_one = torch.library.Library("_", "IMPL"), torch.library.Library("aten", "IMPL")
-    _libraries.extend((everything, one_by_one))
+    """PyTorch's composite ops would take these before the layouts' fallback. Once a process, when the first such tensor is met."""
+    if _libraries:
+        return
+    one_by_one = torch.library.Library("aten", "IMPL")
+    _libraries.append(one_by_one)
     for key, names in _EVERYWHERE.items():
-        everything.fallback(_fallback(key), key)
         for name in names:
             base, _, overload = name.partition(".")
             one_by_one.impl(name, _one(key, getattr(getattr(_aten, base), overload or "default")), key)
+
+
+def call(key, op, *args, **kwargs):
+    """The fallback of dispatch key `key`."""
+    register()
+    return _call(key, op, *args, **kwargs)
