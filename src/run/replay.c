@@ -11,6 +11,7 @@ typedef struct replay {
     tpt_status_t **errors; /* per value: why it could not be made; owned */
     int32_t *last_use;   /* per value: the last node that reads or updates it; INT32_MAX: a storage's value */
     int32_t *local;      /* per value: its id in the one-node graph, while that is built */
+    tpt_status_t *reported; /* an index that was out of range: values bear its flag, nothing has failed to run */
 } replay_t;
 
 static tpt_status_t *start(replay_t *r, tpt_dev_t *dev) {
@@ -121,7 +122,7 @@ static tpt_status_t *run_single(replay_t *r, const tpt_node_t *node, tpt_graph_t
     if (!status) status = tpt_cut_execute(r->dev, s, found.prog, &d.cut, &run);
     if (!status) {
         for (int k = 0; k < d.cut.nlive; k++) r->made[node->first_output + (uint32_t)k] = run.outs[k];
-        status = flag_outputs(r, node, s, &found, run.outs[d.cut.nlive]);
+        r->reported = tpt_status_join(r->reported, flag_outputs(r, node, s, &found, run.outs[d.cut.nlive]));
     }
     tpt_free(run.heap);
     tpt_free(d.heap);
@@ -192,6 +193,7 @@ tpt_status_t *tpt_replay(tpt_dev_t *dev, const tpt_cut_t *cut) {
     for (size_t i = 0; i < r.g->nnodes; i++)
         if (matters(&r, &r.g->nodes[i])) status = tpt_status_join(status, run_node(&r, i, single));
     for (int k = 0; k < cut->nlive; k++) hand_over(&r, cut->live[k]);
+    status = tpt_status_join(status, r.reported);
     finish(&r);
     single->slots = NULL;
     single->nnodes = single->nvalues = single->ninputs = 0;
