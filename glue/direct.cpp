@@ -2,9 +2,9 @@
 // C++ arguments where they lie: a stack of IValues takes references to tensors, and PyTorch takes and drops the GIL whenever a
 // tensor that Python alone held gets a second owner. Whatever is not plain goes to the boxed kernel.
 #include <ATen/MemoryOverlap.h>
+#include <ATen/core/boxing/impl/boxing.h>
 #include <ATen/core/function_schema.h>
 #include <ATen/core/jit_type.h>
-#include <ATen/core/boxing/impl/boxing.h>
 #include <torch/library.h>
 
 #include <string>
@@ -79,8 +79,10 @@ bool put(Flat* flat, bool value) {
   return true;
 }
 bool put(Flat* flat, std::optional<at::ScalarType> dtype) {
-  if (dtype.has_value()) flat->next(TPT_ARG_DTYPE)->u.i = to_tpt(*dtype);
-  else flat->next(TPT_ARG_NONE);
+  if (dtype.has_value())
+    flat->next(TPT_ARG_DTYPE)->u.i = to_tpt(*dtype);
+  else
+    flat->next(TPT_ARG_NONE);
   return true;
 }
 bool put(Flat* flat, at::ScalarType dtype) { return put(flat, std::optional<at::ScalarType>(dtype)); }
@@ -106,8 +108,7 @@ template <class... A>
 bool shares(const at::Tensor& written, const A&... args) {
   const auto one = [&written](const auto& arg) {
     if constexpr (std::is_same_v<std::decay_t<decltype(arg)>, at::Tensor>) {
-      return arg.defined() && arg.unsafeGetTensorImpl() != written.unsafeGetTensorImpl() &&
-             arg.device().type() == kTpu &&
+      return arg.defined() && arg.unsafeGetTensorImpl() != written.unsafeGetTensorImpl() && arg.device().type() == kTpu &&
              arg.storage().unsafeGetStorageImpl() == written.storage().unsafeGetStorageImpl();
     } else {
       return false;
@@ -122,20 +123,24 @@ struct Take;
 template <>
 struct Take<at::Tensor> {
   static constexpr int kCount = 1;
-  static at::Tensor from(tpt_storage_t** outs, const tpt_call_t& call) { return wrap(outs[0], *tpt_call_spec(&call, 0), call.device); }
+  static at::Tensor from(tpt_storage_t** outs, const tpt_call_t& call) {
+    return wrap(outs[0], *tpt_call_spec(&call, 0), call.device);
+  }
 };
 template <>
 struct Take<std::tuple<at::Tensor, at::Tensor>> {
   static constexpr int kCount = 2;
   static auto from(tpt_storage_t** outs, const tpt_call_t& call) {
-    return std::make_tuple(wrap(outs[0], *tpt_call_spec(&call, 0), call.device), wrap(outs[1], *tpt_call_spec(&call, 1), call.device));
+    return std::make_tuple(wrap(outs[0], *tpt_call_spec(&call, 0), call.device),
+                           wrap(outs[1], *tpt_call_spec(&call, 1), call.device));
   }
 };
 template <>
 struct Take<std::tuple<at::Tensor, at::Tensor, at::Tensor>> {
   static constexpr int kCount = 3;
   static auto from(tpt_storage_t** outs, const tpt_call_t& call) {
-    return std::make_tuple(wrap(outs[0], *tpt_call_spec(&call, 0), call.device), wrap(outs[1], *tpt_call_spec(&call, 1), call.device),
+    return std::make_tuple(wrap(outs[0], *tpt_call_spec(&call, 0), call.device),
+                           wrap(outs[1], *tpt_call_spec(&call, 1), call.device),
                            wrap(outs[2], *tpt_call_spec(&call, 2), call.device));
   }
 };
@@ -167,16 +172,20 @@ class DirectKernel final {
     call.where = C10_UNLIKELY(wants_line(binding_)) ? python_where() : nullptr;
     tpt_storage_t* outs[Take<R>::kCount + 1];
     check(tpt_call_run(&call, outs));
-    if constexpr (std::is_same_v<R, at::Tensor&>) return const_cast<at::Tensor&>(*flat.written);
-    else return Take<R>::from(outs, call);
+    if constexpr (std::is_same_v<R, at::Tensor&>)
+      return const_cast<at::Tensor&>(*flat.written);
+    else
+      return Take<R>::from(outs, call);
   }
 
  private:
   C10_NOINLINE R boxed(A... args) const {
     torch::jit::Stack stack = c10::impl::boxArgs(args...);
     call_row(binding_, &stack);
-    if constexpr (std::is_same_v<R, at::Tensor&>) return first_written(args...);
-    else return c10::impl::PopResult<R>::call(stack);
+    if constexpr (std::is_same_v<R, at::Tensor&>)
+      return first_written(args...);
+    else
+      return c10::impl::PopResult<R>::call(stack);
   }
   template <class First, class... Rest>
   static at::Tensor& first_written(First& first, Rest&...) {
@@ -190,20 +199,34 @@ class DirectKernel final {
 template <class T>
 constexpr const char* type_name() {
   using D = std::decay_t<T>;
-  if constexpr (std::is_same_v<T, at::Tensor&>) return "Tensor!";
-  else if constexpr (std::is_same_v<D, at::Tensor>) return "Tensor";
-  else if constexpr (std::is_same_v<D, std::optional<at::Tensor>>) return "Tensor?";
-  else if constexpr (std::is_same_v<D, at::Scalar>) return "Scalar";
-  else if constexpr (std::is_same_v<D, bool>) return "bool";
-  else if constexpr (std::is_same_v<D, int64_t>) return "int";
-  else if constexpr (std::is_same_v<D, c10::SymInt>) return "SymInt";
-  else if constexpr (std::is_same_v<D, double>) return "float";
-  else if constexpr (std::is_same_v<D, at::ScalarType>) return "ScalarType";
-  else if constexpr (std::is_same_v<D, std::optional<at::ScalarType>>) return "ScalarType?";
-  else if constexpr (std::is_same_v<D, at::OptionalIntArrayRef>) return "int[]?";
-  else if constexpr (std::is_same_v<D, at::IntArrayRef>) return "int[]";
-  else if constexpr (std::is_same_v<D, c10::SymIntArrayRef>) return "SymInt[]";
-  else return "?";
+  if constexpr (std::is_same_v<T, at::Tensor&>)
+    return "Tensor!";
+  else if constexpr (std::is_same_v<D, at::Tensor>)
+    return "Tensor";
+  else if constexpr (std::is_same_v<D, std::optional<at::Tensor>>)
+    return "Tensor?";
+  else if constexpr (std::is_same_v<D, at::Scalar>)
+    return "Scalar";
+  else if constexpr (std::is_same_v<D, bool>)
+    return "bool";
+  else if constexpr (std::is_same_v<D, int64_t>)
+    return "int";
+  else if constexpr (std::is_same_v<D, c10::SymInt>)
+    return "SymInt";
+  else if constexpr (std::is_same_v<D, double>)
+    return "float";
+  else if constexpr (std::is_same_v<D, at::ScalarType>)
+    return "ScalarType";
+  else if constexpr (std::is_same_v<D, std::optional<at::ScalarType>>)
+    return "ScalarType?";
+  else if constexpr (std::is_same_v<D, at::OptionalIntArrayRef>)
+    return "int[]?";
+  else if constexpr (std::is_same_v<D, at::IntArrayRef>)
+    return "int[]";
+  else if constexpr (std::is_same_v<D, c10::SymIntArrayRef>)
+    return "SymInt[]";
+  else
+    return "?";
 }
 
 using Make = torch::CppFunction (*)(const Binding*);
@@ -214,9 +237,7 @@ void enter(Table* table, R (*)(A...)) {
   std::string key;
   for (const char* name : {type_name<A>()...}) key += std::string(name) + ",";
   key += ">" + std::to_string(Take<R>::kCount);
-  (*table)[key] = [](const Binding* binding) {
-    return torch::CppFunction(DirectKernel<R, A...>(binding));
-  };
+  (*table)[key] = [](const Binding* binding) { return torch::CppFunction(DirectKernel<R, A...>(binding)); };
 }
 
 template <class F>
@@ -300,7 +321,8 @@ std::optional<torch::CppFunction> direct_kernel(const Binding& binding) {
   const bool special = binding.before != Before::Nothing || binding.rng_arg >= 0 || binding.device_slot >= 0 ||
                        binding.layout_slot >= 0 || binding.foreach || binding.has_out || (binding.flags & kBoxed) != 0;
   if (special || binding.nargs > kMaxArgs || (binding.fresh && !binding.plain)) return std::nullopt;
-  if (!binding.fresh && (binding.returns.size() != 1 || binding.returns[0].kind != Return::Alias || binding.returns[0].arg != 0)) {
+  if (!binding.fresh &&
+      (binding.returns.size() != 1 || binding.returns[0].kind != Return::Alias || binding.returns[0].arg != 0)) {
     return std::nullopt;
   }
   const auto found = table().find(signature(binding));

@@ -1,5 +1,5 @@
-// structured.cpp - PyTorch's own C++ meta functions, called past the dispatcher. For these ops the dispatcher would take a Python
-// one instead, and the first of those imports torch._dynamo and all that hangs on it: a second in each process.
+// structured.cpp - PyTorch's own C++ meta functions, called past the dispatcher. For these ops the dispatcher would take a
+// Python one instead, and the first of those imports torch._dynamo and all that hangs on it: a second in each process.
 #include <ATen/core/boxing/KernelFunction.h>
 #include <ATen/ops/_log_softmax_backward_data_meta_dispatch.h>
 #include <ATen/ops/_log_softmax_meta_dispatch.h>

@@ -1,4 +1,4 @@
-"""Sparse and nested tensors on the device: a fallback for each of their dispatch keys, loaded when the first such tensor is made."""
+"""Sparse and nested tensors on the device: a fallback for each of their dispatch keys, loaded at the first such tensor."""
 
 from __future__ import annotations
 

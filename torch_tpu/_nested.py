@@ -102,7 +102,7 @@ _libraries = []
 
 
 def register():
-    """PyTorch's composite ops would take these before the layout's fallback. Once a process, when the first such tensor is met."""
+    """PyTorch's composite ops would come before the layout's fallback. Once a process, at the first such tensor."""
     if _libraries:
         return
     one_by_one = torch.library.Library("aten", "IMPL")

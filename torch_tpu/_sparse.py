@@ -518,7 +518,7 @@ _libraries = []
 
 
 def register():
-    """PyTorch's composite ops would take these before the layouts' fallback. Once a process, when the first such tensor is met."""
+    """PyTorch's composite ops would come before the layouts' fallback. Once a process, at the first such tensor."""
     if _libraries:
         return
     one_by_one = torch.library.Library("aten", "IMPL")
