@@ -30,7 +30,7 @@ class Cut:
     result_bytes: int
     """Of the values that left the program."""
     program: int
-    """Equal for equal graphs; 0 where the plan itself remembered its program."""
+    """Equal for equal programs: in hexadecimal, its file's name in the folder that ``TORCH_TPU_DUMP`` names."""
     device: int
     nodes: int
     """Recorded ops."""

@@ -321,7 +321,7 @@ typedef struct tpt_cut_note {
     int64_t when_ns;       /* monotonic, at the end of the cut */
     int64_t taken_ns;      /* look-up, compile if any, and the execute call */
     int64_t result_bytes;  /* of the values that left the program */
-    uint64_t program;      /* hash of the graph's key: equal for equal graphs */
+    uint64_t program;      /* the program's name in TORCH_TPU_DUMP; without a program, a hash of the graph */
     int32_t device, nodes, inputs, results, donated, gathers, views;
     uint8_t why, way;      /* tpt_cut_reason_t, tpt_cut_way_t */
     char first[48], last[48]; /* names of the first and the last op */

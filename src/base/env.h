@@ -32,6 +32,7 @@
     X(TIER3, "TORCH_TPU_TIER3_COMPILATION_CACHE_ROOT", "", "URL of a remote compile cache, of any kind that fsspec knows")   \
     X(DEFER_AND_FUSE, "TORCH_TPU_DEFER_AND_FUSE", "0", "1: fused eager mode")                                              \
     X(FUSE_LAZY, "TORCH_TPU_FUSE_LAZY", "1", "0: fused mode compiles a graph the first time it is met, not the second")        \
+    X(FUSE_BYTES, "TORCH_TPU_FUSE_MAX_BYTES", "0", "bytes of results that fused mode holds back at most; 0: half of the device's memory, 2 GB if that is not known") \
     X(BLOCKING, "TORCH_TPU_LAUNCH_BLOCKING", "0", "1: wait after every op (debug mode)")
 
 typedef enum tpt_env {

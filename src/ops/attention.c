@@ -53,14 +53,19 @@ static attention_t read_attention(tpt_lower_t *L) {
     return a;
 }
 
-/* Batched dot that contracts dim cx of x with dim cy of y, accumulated in the compute dtype. */
-static tpt_val_t batched(tpt_ir_t *b, const attention_t *a, tpt_val_t x, int cx, tpt_val_t y, int cy) {
+/* Batched dot that contracts dim cx of x with dim cy of y, accumulated in the compute dtype and given as `out`. */
+static tpt_val_t batched_as(tpt_ir_t *b, const attention_t *a, tpt_val_t x, int cx, tpt_val_t y, int cy, tpt_dtype_t out) {
     tpt_ir_dot_t d = {0};
     d.n_batch = d.n_contract = 1;
     d.lhs_contract[0] = cx;
     d.rhs_contract[0] = cy;
-    d.out_dtype = a->compute == tpt_ir_dtype(b, x) ? TPT_DTYPE_NONE : a->compute;
+    const tpt_dtype_t as = tpt_ir_host_code(b) ? a->compute : out; /* as in matmul.c */
+    d.out_dtype = as == tpt_ir_dtype(b, x) ? TPT_DTYPE_NONE : as;
     return tpt_ir_dot(b, x, y, &d);
+}
+
+static tpt_val_t batched(tpt_ir_t *b, const attention_t *a, tpt_val_t x, int cx, tpt_val_t y, int cy) {
+    return batched_as(b, a, x, cx, y, cy, a->compute);
 }
 
 /* The five-dim view of the scores: [batch, heads, groups, rows, columns]. */
@@ -110,7 +115,7 @@ void tpt_ops_attention(tpt_lower_t *L) {
     tpt_val_t shift = tpt_ir_select(b, blind, zero, top), e = tpt_ir_unary(b, TPT_IR_EXP, tpt_ir_sub(b, s, shift));
     tpt_val_t sum = row_reduce(b, e, TPT_IR_RED_ADD);
     tpt_val_t p = tpt_ir_div(b, e, tpt_ir_select(b, blind, tpt_ir_const_f(b, a.compute, 1), sum));
-    tpt_val_t out = tpt_ir_convert(b, batched(b, &a, tpt_ir_convert(b, p, a.dtype), 2, a.v, 1), a.dtype);
+    tpt_val_t out = tpt_ir_convert(b, batched_as(b, &a, tpt_ir_convert(b, p, a.dtype), 2, a.v, 1, a.dtype), a.dtype);
     tpt_val_t lse = tpt_ir_add(b, shift, tpt_ir_unary(b, TPT_IR_LOG, sum));
     tpt_type_t shape = *tpt_ir_type(b, tpt_lower_tensor(L, "query"));
     const int64_t lse_dims[3] = {a.batch, a.heads * a.groups, a.rows};
@@ -153,8 +158,8 @@ void tpt_ops_attention_backward(tpt_lower_t *L) {
     tpt_val_t gs = tpt_ir_mul(b, p, tpt_ir_sub(b, batched(b, &a, gy, 2, a.v, 2), held));
     tpt_val_t scaled = tpt_ir_convert(b, tpt_ir_mul(b, gs, a.scale), a.dtype);
     const char *const names[3] = {"query", "key", "value"};
-    const tpt_val_t grads[3] = {batched(b, &a, scaled, 2, a.k, 1), batched(b, &a, scaled, 1, a.q, 1),
-                                batched(b, &a, tpt_ir_convert(b, p, a.dtype), 1, gy, 1)};
+    const tpt_val_t grads[3] = {batched_as(b, &a, scaled, 2, a.k, 1, a.dtype), batched_as(b, &a, scaled, 1, a.q, 1, a.dtype),
+                                batched_as(b, &a, tpt_ir_convert(b, p, a.dtype), 1, gy, 1, a.dtype)};
     for (int i = 0; i < 3; i++) {
         const tpt_type_t t = *tpt_ir_type(b, tpt_lower_tensor(L, names[i]));
         tpt_lower_result(L, tpt_ir_reshape(b, tpt_ir_convert(b, grads[i], t.dtype), t.rank, t.dims));

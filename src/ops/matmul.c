@@ -1,4 +1,5 @@
-/* matmul.c - matrix products. Halves accumulate in float32 and are rounded once, by the conversion of the result. */
+/* matmul.c - matrix products. Halves accumulate in float32 and are rounded once: by the conversion of the result, or by the
+ * matrix unit itself where that is all that happens to it. */
 #include "ops/nn.h"
 
 /* The dtype a product is accumulated in. */
@@ -13,7 +14,7 @@ static tpt_val_t dot(tpt_ir_t *b, tpt_val_t x, tpt_val_t y, tpt_ir_dot_t d) {
         x = tpt_ir_convert(b, x, TPT_I32);
         y = tpt_ir_convert(b, y, TPT_I32);
     }
-    const tpt_dtype_t acc = accumulate_dtype(dtype);
+    const tpt_dtype_t acc = d.out_dtype != TPT_DTYPE_NONE ? d.out_dtype : accumulate_dtype(dtype);
     d.out_dtype = acc == tpt_ir_dtype(b, x) ? TPT_DTYPE_NONE : acc;
     return tpt_ir_dot(b, x, y, &d);
 }
@@ -32,9 +33,9 @@ static tpt_val_t product_turned(tpt_ir_t *b, tpt_val_t x, tpt_val_t w) {
     return tpt_ir_transpose(b, turned, perm);
 }
 
-/* [m, k] x [k, n], or the same with one batch dim. */
-static tpt_val_t product(tpt_ir_t *b, tpt_val_t x, tpt_val_t y) {
-    tpt_ir_dot_t d = {0};
+/* [m, k] x [k, n], or the same with one batch dim, as `out` or, with TPT_DTYPE_NONE, in the dtype it accumulates in. */
+static tpt_val_t product_as(tpt_ir_t *b, tpt_val_t x, tpt_val_t y, tpt_dtype_t out) {
+    tpt_ir_dot_t d = {.out_dtype = out};
     const int rank = tpt_ir_rank(b, x);
     const int64_t rows = tpt_ir_dim(b, x, -2);
     const tpt_val_t w = tpt_ir_host_code(b) ? tpt_ir_untransposed(b, y) : TPT_VAL_NONE;
@@ -46,6 +47,8 @@ static tpt_val_t product(tpt_ir_t *b, tpt_val_t x, tpt_val_t y) {
     d.rhs_contract[0] = rank - 2;
     return dot(b, x, y, d);
 }
+
+static tpt_val_t product(tpt_ir_t *b, tpt_val_t x, tpt_val_t y) { return product_as(b, x, y, TPT_DTYPE_NONE); }
 
 /* [m, k] x [k] and [k] x [k]. */
 static tpt_val_t product_vec(tpt_ir_t *b, tpt_val_t x, tpt_val_t y) {
@@ -85,7 +88,11 @@ void tpt_ops_mm(tpt_lower_t *L) {
         x = tpt_ir_convert(b, x, TPT_I32);
         y = tpt_ir_convert(b, y, TPT_I32);
     }
-    tpt_lower_result(L, product(b, x, y));
+    /* A matrix unit hands halves out itself; a compiler that may keep excess precision would store the float32 otherwise, which
+     * costs a TPU twice the traffic in all that reads it. Processors have no such unit. */
+    const tpt_dtype_t own = tpt_ir_dtype(b, x);
+    const bool direct = !tpt_ir_host_code(b) && (own == TPT_BF16 || own == TPT_F16) && L->nouts > 0 && L->outs[0].dtype == own;
+    tpt_lower_result(L, product_as(b, x, y, direct ? own : TPT_DTYPE_NONE));
 }
 
 /* addmm, baddbmm, addmv: `data` tells which names the factors have. */

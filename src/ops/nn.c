@@ -34,8 +34,8 @@ static tpt_val_t split_dim(tpt_ir_t *b, tpt_val_t x, int dim, int64_t inner) {
     return tpt_ir_reshape(b, x, t.rank + 1, dims);
 }
 
-/* The first stage reduces the innermost dims (on processors the outermost: those vectorise) up to about the square root of the
- * number of terms, the second the rest. The barrier keeps XLA from merging the two again. */
+/* On processors in two stages, which loses fewer digits: the first reduces the outermost dims, as those vectorise, up to about
+ * the square root of the number of terms, the second the rest. The barrier keeps XLA from merging the two again. */
 tpt_val_t tpt_nn_sum(tpt_ir_t *b, tpt_val_t x, int ndims, const int64_t *dims) {
     tpt_type_t t = *tpt_ir_type(b, x);
     bool reduced[TPT_MAX_RANK] = {false};
@@ -49,7 +49,7 @@ tpt_val_t tpt_nn_sum(tpt_ir_t *b, tpt_val_t x, int ndims, const int64_t *dims) {
             big_dim = (int)dims[i];
         }
     }
-    if (total <= 4096 || t.rank >= TPT_MAX_RANK || !tpt_dtype_is_float(t.dtype)) return tpt_ir_reduce(b, TPT_IR_RED_ADD, x, ndims, dims);
+    if (total <= 4096 || t.rank >= TPT_MAX_RANK || !tpt_dtype_is_float(t.dtype) || !tpt_ir_host_code(b)) return tpt_ir_reduce(b, TPT_IR_RED_ADD, x, ndims, dims);
     const int64_t root = (int64_t)sqrt((double)total);
     if (biggest > 8 * root) {
         int64_t inner = 1;
@@ -61,8 +61,7 @@ tpt_val_t tpt_nn_sum(tpt_ir_t *b, tpt_val_t x, int ndims, const int64_t *dims) {
     int64_t first[TPT_MAX_RANK], second[TPT_MAX_RANK], terms = 1;
     int nfirst = 0, nsecond = 0;
     bool in_first[TPT_MAX_RANK] = {false};
-    for (int k = 0; k < t.rank; k++) {
-        const int i = tpt_ir_host_code(b) ? k : t.rank - 1 - k;
+    for (int i = 0; i < t.rank; i++) {
         if (!reduced[i]) continue;
         if (nfirst > 0 && terms * t.dims[i] > 4 * root) break;
         in_first[i] = true;

@@ -137,7 +137,8 @@ tpt_val_t tpt_reduce_run(const tpt_reduce_t *r, tpt_ir_reducer_t op, tpt_val_t v
     tpt_dtype_t d = tpt_ir_dtype(r->ir, v);
     bool rounds = tpt_dtype_is_float(d) || tpt_dtype_is_complex(d);
     bool sums = op == TPT_IR_RED_ADD || op == TPT_IR_RED_MUL;
-    if (rounds && sums && r->count > STAGE_ROW) return staged(r->ir, op, v, r->ndims, r->dims);
+    /* Other devices sum in many accumulators anyway, and cutting rows would move their data. */
+    if (rounds && sums && r->count > STAGE_ROW && tpt_ir_host_code(r->ir)) return staged(r->ir, op, v, r->ndims, r->dims);
     return tpt_ir_reduce(r->ir, op, v, r->ndims, r->dims);
 }
 

@@ -9,7 +9,7 @@
 #include "run_internal.h"
 
 #define MAX_SEEN 4096
-#define OWNED_BYTES ((int64_t)2 << 30) /* results held back at most */
+#define LEAST_HELD ((int64_t)2 << 30)  /* of results may be held back on any device */
 #define AGE_NS INT64_C(10000000000)    /* the device waits no longer than that for a first op */
 #define LOOP_NODES 512                 /* that many nodes must repeat what came before: less may be a model's equal layers */
 #define LOOP_UNIT 64                   /* short bodies are cut several at a time */
@@ -64,6 +64,19 @@ static bool loop_ends(tpt_dev_t *dev) {
     return true;
 }
 
+/* What a forward pass keeps for its gradient stays alive in any mode: a cut in its midst saves no memory and costs the
+ * program its fusions. So the bound is near what the device can hold at all. */
+static int64_t most_held(tpt_dev_t *dev) {
+    if (dev->most_held) return dev->most_held;
+    tpt_memory_stats_t stats = {0};
+    dev->most_held = tpt_env_int(TPT_ENV_FUSE_BYTES, 0, INT64_MAX);
+    if (!dev->most_held) {
+        tpt_status_free(tpt_client_memory(tpt_runtime_client(), dev->index, &stats));
+        dev->most_held = stats.limit / 2 > LEAST_HELD ? stats.limit / 2 : LEAST_HELD;
+    }
+    return dev->most_held;
+}
+
 bool tpt_fuse_watch(tpt_dev_t *dev, tpt_cut_reason_t *out_why) {
     tpt_graph_t *g = &dev->graph;
     if (g->nnodes == 1) g->since = now_ns();
@@ -71,7 +84,7 @@ bool tpt_fuse_watch(tpt_dev_t *dev, tpt_cut_reason_t *out_why) {
         *out_why = TPT_CUT_LOOP;
         return true;
     }
-    if (g->bytes > OWNED_BYTES) {
+    if (g->bytes > most_held(dev)) {
         *out_why = TPT_CUT_BYTES;
         return true;
     }
@@ -118,6 +131,7 @@ static tpt_status_t *run_program(tpt_dev_t *dev, const tpt_cut_t *cut, tpt_found
     *out_delivered = false;
     note->way = found->prog ? TPT_CUT_HIT : TPT_CUT_COMPILED;
     TPT_TRY(tpt_cut_program(dev, g, cut, found));
+    note->program = found->prog->name;
     tpt_status_t *status = tpt_cut_execute(dev, g, found->prog, cut, &r);
     if (!status) {
         *out_delivered = true;

@@ -66,6 +66,9 @@ static tpt_status_t *key_tensor(tpt_call_t *c, const tpt_tensor_t *t) {
     if (view.code == TPT_VIEW_GENERAL || view.code == TPT_VIEW_GATHER) {
         put_dims(c, t->rank, t->strides);
         put_dims(c, view.ngroups, view.group_dims);
+        put(c, view.fixed);
+        for (int k = 0; k < view.ngroups; k++)
+            if (view.fixed >> k & 1) put(c, (uint64_t)view.fixed_starts[k]);
     }
     for (int i = 0; i < view.nstarts; i++) put_slot(c, (uint64_t)starts[i], 0);
     return NULL;

@@ -59,7 +59,9 @@ typedef struct tpt_view {
     int64_t sizes[TPT_MAX_RANK], strides[TPT_MAX_RANK];
     int32_t ngroups; /* GENERAL: base dims after merging */
     int64_t group_dims[TPT_MAX_RANK], group_strides[TPT_MAX_RANK];
-    int32_t nstarts; /* run-time starts: ngroups for GENERAL, 1 for GATHER (flat offset), else 0 */
+    uint32_t fixed;  /* bit k: group k begins at fixed_starts[k], a part of the key */
+    int64_t fixed_starts[TPT_MAX_RANK];
+    int32_t nstarts; /* run-time starts: one a group that is not fixed for GENERAL, 1 for GATHER (flat offset), else 0 */
 } tpt_view_t;
 
 /* Is the tensor all of the base, with its dims? (Then classifying gives TPT_VIEW_SAME, without starts.) */
@@ -204,6 +206,7 @@ typedef struct tpt_prog {
     int64_t *bad_sizes; /* per node, for messages; -1 unknown */
     int nnodes, nresults;
     int64_t *result_bytes; /* of each result's dense host form */
+    uint64_t name; /* hash of its text */
     uint64_t *key;
     uint32_t key_words;
 } tpt_prog_t;
@@ -294,6 +297,7 @@ typedef struct tpt_dev {
     tpt_graph_t graph, single; /* the open one; one node of it (replay.c) */
     tpt_loop_t loop;
     tpt_map_t seen;     /* keys of graphs that were cut once and not compiled */
+    int64_t most_held;  /* bytes of results that fused mode holds back; 0 until it first asks */
     tpt_storage_t *storages; /* living ones */
     tpt_buffer_t *unfinished[TPT_UNFINISHED]; /* dropped before they were ready: synchronize waits for them, their errors count */
     size_t nunfinished;

@@ -2,7 +2,7 @@
  *
  * A window (sizes, strides, offset) is read by a chain of reshape, slice, pad, transpose and broadcast of the base; each link has
  * a simple inverse, so that writing runs the chain backwards. Only the offset is left out of the structure: it is decomposed
- * into one start a (merged) base dimension, and starts are run-time numbers, so x[t] and x[t+1] share a program. */
+ * into one start a (merged or split) base dimension, and starts are run-time numbers, so x[t] and x[t+1] share a program. */
 #include <string.h>
 
 #include "run_internal.h"
@@ -110,6 +110,44 @@ static bool overlaps(const tpt_view_t *v) {
     return false;
 }
 
+/* Splits groups where the window's outer dim steps over whole rows that the rest lies inside: a half of each head is then a
+ * slice of the last dim, not of everything from the first head's begin to the last one's end. */
+static void split_rows(tpt_view_t *v, int64_t offset) {
+    for (int k = 0; k < v->ngroups && v->ngroups < TPT_MAX_RANK; k++) {
+        int dims[TPT_MAX_RANK], n;
+        dims_of_group(v, k, dims, &n);
+        if (n < 2) continue;
+        const int64_t unit = v->group_strides[k], row = v->strides[dims[0]] / unit, at = offset / unit % row;
+        if (v->group_dims[k] % row != 0 || at + span_of(v, k, dims, n, 1) > row) continue;
+        const size_t rest = (size_t)(v->ngroups - k) * sizeof *v->group_dims;
+        memmove(&v->group_dims[k + 1], &v->group_dims[k], rest);
+        memmove(&v->group_strides[k + 1], &v->group_strides[k], rest);
+        v->group_dims[k] /= row;
+        v->group_dims[k + 1] = row;
+        v->group_strides[k] = unit * row;
+        v->ngroups++;
+    }
+}
+
+/* May a slice's start be a constant? Compilers see through fixed slices (a TPU moves data for others), but each start makes a
+ * program. So it is where at most four starts are likely: aligned parts (chunk, split) and all but the first or last element;
+ * never for single elements, through which loops step, and only where ops are fused. */
+static bool is_part(int64_t dim, int64_t size, int64_t start) {
+    if (!tpt_mode_defers() || size < 2) return false;
+    return dim == size + 1 || (dim % size == 0 && dim / size <= 4 && start % size == 0);
+}
+
+static void set_starts(tpt_view_t *v, int64_t offset, int64_t *starts) {
+    for (int k = 0; k < v->ngroups; k++) {
+        int dims[TPT_MAX_RANK], n;
+        dims_of_group(v, k, dims, &n);
+        const int64_t size = span_of(v, k, dims, n, 0), start = offset / v->group_strides[k] % v->group_dims[k];
+        v->fixed_starts[k] = start;
+        if (size == v->group_dims[k] || is_part(v->group_dims[k], size, start)) v->fixed |= UINT32_C(1) << k;
+        else starts[v->nstarts++] = start;
+    }
+}
+
 static void base_groups(const tpt_type_t *base, groups_t *g) {
     int64_t stride = 1;
     g->n = 0;
@@ -142,8 +180,8 @@ static tpt_status_t *classify_general(const tpt_type_t *seen, const tpt_tensor_t
         starts[0] = t->offset;
         return NULL;
     }
-    v->nstarts = g.n;
-    for (int i = 0; i < g.n; i++) starts[i] = (t->offset / g.strides[i]) % g.dims[i];
+    split_rows(v, t->offset);
+    set_starts(v, t->offset, starts);
     return NULL;
 }
 
@@ -164,6 +202,7 @@ tpt_status_t *tpt_view_classify(const tpt_type_t *base, const tpt_tensor_t *t, t
     v->bitcast = base->dtype != t->dtype;
     v->rank = t->rank;
     v->ngroups = v->nstarts = 0;
+    v->fixed = 0;
     memcpy(v->sizes, t->sizes, (size_t)t->rank * sizeof *t->sizes);
     memcpy(v->strides, t->strides, (size_t)t->rank * sizeof *t->strides);
     int64_t numel = product(t->rank, t->sizes);
@@ -224,18 +263,18 @@ static tpt_val_t lazy_bits(tpt_ir_t *ir, const tpt_view_t *v, tpt_val_t x) {
 
 /* ---- links of the chain -------------------------------------------------------------------------------------------- */
 
-typedef enum link_kind { LINK_RESHAPE, LINK_SLICE, LINK_STEP, LINK_PAD, LINK_TRANSPOSE, LINK_SPREAD } link_kind_t;
+typedef enum link_kind { LINK_RESHAPE, LINK_CUT, LINK_SLICE, LINK_STEP, LINK_PAD, LINK_TRANSPOSE, LINK_SPREAD } link_kind_t;
 typedef struct link {
     link_kind_t kind;
     tpt_val_t before;              /* value that went in: writing needs it */
-    int64_t a[TPT_MAX_RANK];       /* SLICE: sizes; STEP: steps; TRANSPOSE: perm; SPREAD: dim map */
+    int64_t a[TPT_MAX_RANK];       /* CUT: starts; STEP: steps; TRANSPOSE: perm; SPREAD: dim map */
     int dim;                       /* PAD */
-    bool cut;                      /* SLICE at fixed starts 0 */
 } link_t;
 #define MAX_LINKS (4 * TPT_MAX_RANK + 8)
 typedef struct chain {
     tpt_ir_t *ir;
     const tpt_val_t *starts;
+    tpt_val_t at[TPT_MAX_RANK]; /* SLICE: starts of all groups */
     int n;
     tpt_val_t now;
     link_t links[MAX_LINKS];
@@ -262,7 +301,7 @@ static void do_reshape(chain_t *c, int rank, const int64_t *dims) {
 
 static void do_slice_front(chain_t *c, int dim, int64_t size) {
     if (tpt_ir_dim(c->ir, c->now, dim) == size) return;
-    push(c, LINK_SLICE)->cut = true;
+    push(c, LINK_CUT);
     c->now = tpt_ir_slice_dim(c->ir, c->now, dim, 0, size);
 }
 
@@ -316,18 +355,27 @@ static void split_group(chain_t *c, const tpt_view_t *v, int group, int *at) {
     (*at)++; /* an empty group: one element */
 }
 
+/* Fixed starts first: after them the compiler knows more. */
 static void do_start_slice(chain_t *c, const tpt_view_t *v) {
-    int64_t sizes[TPT_MAX_RANK];
-    bool whole = true;
-    for (int k = 0; k < v->ngroups; k++) {
+    int64_t sizes[TPT_MAX_RANK], from[TPT_MAX_RANK], to[TPT_MAX_RANK];
+    bool cut = false;
+    for (int k = 0, next = 0; k < v->ngroups; k++) {
         int dims[TPT_MAX_RANK], n;
+        const bool fixed = v->fixed >> k & 1;
         dims_of_group(v, k, dims, &n);
         sizes[k] = span_of(v, k, dims, n, 0);
-        whole = whole && sizes[k] == v->group_dims[k];
+        from[k] = fixed ? v->fixed_starts[k] : 0;
+        to[k] = fixed ? from[k] + sizes[k] : v->group_dims[k];
+        cut = cut || to[k] - from[k] != v->group_dims[k];
+        if (v->nstarts > 0) c->at[k] = fixed ? tpt_ir_const_i(c->ir, tpt_ir_dtype(c->ir, c->starts[0]), 0) : c->starts[next++];
     }
-    if (whole) return;
-    memcpy(push(c, LINK_SLICE)->a, sizes, sizeof sizes);
-    c->now = tpt_ir_dynamic_slice(c->ir, c->now, c->starts, sizes);
+    if (cut) {
+        memcpy(push(c, LINK_CUT)->a, from, sizeof from);
+        c->now = tpt_ir_slice(c->ir, c->now, from, to, NULL);
+    }
+    if (v->nstarts == 0) return;
+    push(c, LINK_SLICE);
+    c->now = tpt_ir_dynamic_slice(c->ir, c->now, c->at, sizes);
 }
 
 /* Memory order -> the window's order, then ones and repeats. */
@@ -399,11 +447,10 @@ static tpt_val_t undo_spread(tpt_ir_t *ir, const link_t *l, tpt_val_t v) {
     return tpt_ir_reshape(ir, v, type.rank, type.dims);
 }
 
-static tpt_val_t undo_slice(chain_t *c, const link_t *l, tpt_val_t v) {
-    if (!l->cut) return tpt_ir_dynamic_update_slice(c->ir, l->before, v, c->starts);
-    tpt_val_t zeros[TPT_MAX_RANK];
-    for (int i = 0; i < tpt_ir_rank(c->ir, v); i++) zeros[i] = tpt_ir_const_i(c->ir, TPT_I32, 0);
-    return tpt_ir_dynamic_update_slice(c->ir, l->before, v, zeros);
+static tpt_val_t undo_cut(chain_t *c, const link_t *l, tpt_val_t v) {
+    tpt_val_t at[TPT_MAX_RANK];
+    for (int i = 0; i < tpt_ir_rank(c->ir, v); i++) at[i] = tpt_ir_const_i(c->ir, TPT_I32, l->a[i]);
+    return tpt_ir_dynamic_update_slice(c->ir, l->before, v, at);
 }
 
 static tpt_val_t undo(chain_t *c, const link_t *l, tpt_val_t v) {
@@ -411,7 +458,8 @@ static tpt_val_t undo(chain_t *c, const link_t *l, tpt_val_t v) {
     const tpt_type_t type = *tpt_ir_type(ir, l->before);
     switch (l->kind) {
         case LINK_RESHAPE: return tpt_ir_reshape(ir, v, type.rank, type.dims);
-        case LINK_SLICE: return undo_slice(c, l, v);
+        case LINK_CUT: return undo_cut(c, l, v);
+        case LINK_SLICE: return tpt_ir_dynamic_update_slice(ir, l->before, v, c->at);
         case LINK_PAD: return tpt_ir_slice_dim(ir, v, l->dim, 0, type.dims[l->dim]);
         case LINK_STEP: return undo_step(ir, l, v);
         case LINK_SPREAD: return undo_spread(ir, l, v);

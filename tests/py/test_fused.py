@@ -248,3 +248,35 @@ def test_many_results_held_back_are_bounded():
         made = [keep[i % 3] + i for i in range(700)]  # 4 MB each
         assert made[-1][0].item() == keep[699 % 3][0].item() + 699
     assert told.reasons().get("limit: bytes") == 1
+
+
+def test_parts_and_places_of_dims(counters):
+    """Parts (chunk, split, all but one) are fixed slices of the program; places that a loop steps through share one."""
+    x = torch.arange(2 * 6 * 4 * 8.0).reshape(2, 6, 32)
+    heads = x.view(2, 6, 4, 8).transpose(1, 2)
+    device, heads_device = x.tpu(), x.tpu().view(2, 6, 4, 8).transpose(1, 2)
+    for cut in (lambda x: x.chunk(2, -1), lambda x: x.split(2, -1), lambda x: x.split(3, -1)):
+        for a, b in zip(cut(heads), cut(heads_device), strict=True):
+            assert torch.equal((b * 2).cpu(), a * 2)
+    assert torch.equal((device[:, 1:] - device[:, :-1]).cpu(), x[:, 1:] - x[:, :-1])
+    (device[0, 0, 0:1] + 1).cpu()
+    before = counters()["compiles"]
+    for i in range(1, 20):
+        assert torch.equal((device[1, 2, i : i + 1] + 1).cpu(), x[1, 2, i : i + 1] + 1)
+    assert counters()["compiles"] == before
+
+
+def test_parts_are_written():
+    def work(x):
+        heads = x.view(3, 4, 8).transpose(0, 1)
+        a, b = heads.chunk(2, -1)
+        a.add_(b)
+        b[:, 1:].mul_(2)
+        heads[1:3, :, 3:5] = -1
+        x.view(3, 32)[1:, 30:] += 100
+        return x, heads.sum(-1)
+
+    want = work(torch.arange(96.0).view(3, 32))
+    for _ in range(3):
+        got = work(torch.arange(96.0).view(3, 32).tpu())
+        assert torch.equal(got[0].cpu(), want[0]) and torch.equal(got[1].cpu(), want[1])
