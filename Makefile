@@ -9,7 +9,7 @@ PIP := $(PY) -m pip install -q
 BUILD := build/dev
 SOURCES := $(shell find src glue include cmake -type f) CMakeLists.txt pyproject.toml
 
-.PHONY: help demo test test-c test-py test-ops conformance sanitize bench bench-fused bench-cold docs format lint clean
+.PHONY: help demo test test-c test-py test-ops conformance sanitize bench bench-fused bench-cold bench-tpu docs format lint clean
 help:
 	@sed -n 's/^## \([a-z-]*\): /  make \1	/p' Makefile
 
@@ -77,6 +77,13 @@ bench-fused: $(VENV)/.models $(VENV)/.dev $(VENV)/.built
 ## bench-cold: first steps and first calls, cold and with a warm compile cache, beside TorchTPU 0.2.0
 bench-cold: $(VENV)/.built
 	$(PY) bench/cold.py
+
+# TPU_COST: a folder with tpu_cost.py and anchors/. TPU_PYTHON: an interpreter with libtpu. TPU_ARGS: more arguments.
+## bench-tpu: our programs by the TPU compiler's cost estimates beside JAX's, as ratios; minutes a program, no TPU needed
+TPU_COST ?= ../shared/tpu_cost
+TPU_PYTHON ?= $(PY)
+bench-tpu: $(VENV)/.built
+	$(PY) bench/tpu.py $(if $(wildcard $(TPU_COST)/tpu_cost.py),--tool $(TPU_COST)) --python $(TPU_PYTHON) $(TPU_ARGS)
 
 ## docs: docs/ops.md and docs/environment.md from the tables
 docs: $(VENV)/.built
