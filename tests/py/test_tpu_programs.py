@@ -56,8 +56,8 @@ def test_dots_have_one_batch_dim_and_give_halves(block):
     assert len(dots) == 27  # nine forward, two for the gradients of each
     assert {batch for batch, _ in dots} == {"", "0"}
     # A compiler that may keep excess precision stores what a dot gives as it is. F.scaled_dot_product_attention computes its
-    # five in float32.
-    assert sum(dtype != "bf16" for _, dtype in dots) == (0 if name == "plain" else 5)
+    # six in float32.
+    assert sum(dtype != "bf16" for _, dtype in dots) == (0 if name == "plain" else 6)
 
 
 def test_halves_of_heads_are_plain_slices(program):
