@@ -32,23 +32,13 @@ class Work:
     fused: bool = True
 
 
+_JAX = "jax_blockflat_fwdbwd.mlir"
 WORKS = {
-    "block": Work(
-        "Llama block, forward + backward", ("llama_block", {"backward": True, "plain": True}), "jax_blockflat_fwdbwd.mlir"
-    ),
-    "block_forward": Work(
-        "Llama block, forward", ("llama_block", {"backward": False, "plain": True}), "jax_blockflat_fwd.mlir"
-    ),
-    "block_linear": Work(
-        "the same, weights of nn.Linear",
-        ("llama_block", {"backward": True, "plain": True, "linear": True}),
-        "jax_blockflat_fwdbwd.mlir",
-    ),
-    "block_own": Work(
-        "the same, F.rms_norm and F.scaled_dot_product_attention",
-        ("llama_block", {"backward": True, "plain": False}),
-        "jax_blockflat_fwdbwd.mlir",
-    ),
+    "block": Work("Llama block, forward + backward", ("llama_block", {"backward": True}), _JAX),
+    "block_forward": Work("Llama block, forward", ("llama_block", {"backward": False}), "jax_blockflat_fwd.mlir"),
+    "block_linear": Work("the block, weights of nn.Linear", ("llama_block", {"backward": True, "linear": True}), _JAX),
+    "block_formula": Work("the block, norms as formulas", ("llama_block", {"backward": True, "formula": True}), _JAX),
+    "block_sdpa": Work("the block, F.scaled_dot_product_attention", ("llama_block", {"backward": True, "plain": False}), _JAX),
     "stack_strict": Work("LayerNorm, GELU, residual: strict", ("elementwise_stack", {"backward": True}), "", fused=False),
     "stack": Work("LayerNorm, GELU, residual: fused", ("elementwise_stack", {"backward": True}), "stack_strict"),
 }

@@ -43,10 +43,11 @@ def _sdpa(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
-def llama_block(backward: bool, plain: bool, linear: bool = False) -> Step:
+def llama_block(backward: bool, plain: bool = True, formula: bool = False, linear: bool = False) -> Step:
     """Forward, or forward and backward, of one block: RMSNorm, rotary attention, SwiGLU; mean of squares as loss. `plain`
-    writes norm and softmax as formulas, else they are PyTorch's own functions. `linear` keeps weights as `nn.Linear` does."""
-    norm, attention = (_rms, _plain_attention) if plain else (_rms_norm, _sdpa)
+    writes attention with matmul and softmax, `formula` the norm with mean and rsqrt; else each is one function of PyTorch's.
+    `linear` keeps weights as `nn.Linear` does."""
+    norm, attention = _rms if formula else _rms_norm, _plain_attention if plain else _sdpa
     shapes = [(WIDTH, WIDTH)] * 4 + [(WIDTH, HIDDEN), (WIDTH, HIDDEN), (HIDDEN, WIDTH)]
     q, k, v, o, gate, up, down = (_filled(*(s[::-1] if linear else s), grad=backward) for s in shapes)
     first, second = _filled(WIDTH, grad=backward), _filled(WIDTH, grad=backward)

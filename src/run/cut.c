@@ -86,6 +86,7 @@ static tpt_status_t *make_prog(tpt_dev_t *dev, const tpt_graph_t *g, const tpt_c
     tpt_counter_add(TPT_COUNTER_program_misses, 1);
     TPT_TRY(tpt_prog_lower(g, cut, out_prog, &text));
     tpt_log(TPT_LOG_DEBUG, "compiling\n%s", text);
+    (*out_prog)->name = tpt_hash64(text, strlen(text)); /* here: the compile may happen elsewhere, on a copy */
     tpt_status_t *status = tpt_prog_compile(*out_prog, text, dev->index);
     tpt_free(text);
     if (status) tpt_prog_free(*out_prog);

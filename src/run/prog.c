@@ -22,12 +22,12 @@ void tpt_prog_free(tpt_prog_t *prog) {
 }
 
 /* TORCH_TPU_DUMP: one file a program, named by the hash of its text. */
-static void dump(const char *text, size_t bytes, uint64_t name) {
+static void dump(const char *text, size_t bytes) {
     const char *folder = tpt_env_get(TPT_ENV_DUMP);
     if (!*folder) return;
     tpt_str_t path;
     tpt_str_init(&path, 4096);
-    tpt_str_addf(&path, "%s/%016llx.mlir", folder, (unsigned long long)name);
+    tpt_str_addf(&path, "%s/%016llx.mlir", folder, (unsigned long long)tpt_hash64(text, bytes));
     FILE *file = tpt_str_ok(&path) ? fopen(tpt_str_text(&path), "w") : NULL;
     if (!file || fwrite(text, 1, bytes, file) != bytes) tpt_log(TPT_LOG_WARN, "cannot write %s: %s", tpt_str_text(&path), strerror(errno));
     if (file) fclose(file);
@@ -108,8 +108,7 @@ tpt_status_t *tpt_prog_compile_now(tpt_prog_t *prog, const char *text, int devic
     tpt_cache_key_t key;
     tpt_cache_find_t find;
     tpt_compile_options_t options = {.device = device, .exact_minmax = true, .tiny = prog->tiny};
-    prog->name = tpt_hash64(text, bytes);
-    dump(text, bytes, prog->name);
+    dump(text, bytes);
     int64_t before = now_ns();
     tpt_cache_key_make(packed, tpt_program_options(tpt_runtime_client(), &options, packed), text, bytes, &key);
     tpt_cache_find(&key, &find);

@@ -17,7 +17,7 @@ import torch, torch_tpu
 sys.path.insert(0, sys.argv[1])
 import tpu_models
 tpu_models.WIDTH, tpu_models.HEADS, tpu_models.LENGTH, tpu_models.BATCH, tpu_models.HIDDEN = 64, 4, 32, 2, 96
-step = tpu_models.llama_block(backward=True, plain=sys.argv[2] == "plain")
+step = tpu_models.llama_block(backward=True, plain=sys.argv[2] != "sdpa", formula=sys.argv[2] == "formula")
 with torch.tpu.set_eager_mode(torch.tpu.EagerMode.DEFER_AND_FUSE):
     step()
     torch.tpu.synchronize()
@@ -29,7 +29,7 @@ print(f"{cut.program:016x}.mlir")
 """
 
 
-@pytest.fixture(scope="module", params=["plain", "own"])
+@pytest.fixture(scope="module", params=["plain", "formula", "sdpa"])
 def block(request, tmp_path_factory):
     """(kind, text) of a Llama block, forward and backward, which must be one program."""
     folder = tmp_path_factory.mktemp("dump")
@@ -57,7 +57,7 @@ def test_dots_have_one_batch_dim_and_give_halves(block):
     assert {batch for batch, _ in dots} == {"", "0"}
     # A compiler that may keep excess precision stores what a dot gives as it is. F.scaled_dot_product_attention computes its
     # six in float32.
-    assert sum(dtype != "bf16" for _, dtype in dots) == (0 if name == "plain" else 6)
+    assert sum(dtype != "bf16" for _, dtype in dots) == (6 if name == "sdpa" else 0)
 
 
 def test_halves_of_heads_are_plain_slices(program):
