@@ -136,7 +136,8 @@ def table(names: list[str], made: dict[str, dict[str, int]], args: argparse.Name
         if not WORKS[name].against:
             continue
         ours, other = totals(sides[name], found), totals(sides[WORKS[name].against], found)
-        ratios = " | ".join(f"{a / b:.3f}" if b else "-" for a, b in zip(ours, other, strict=True))
+        ratios = " | ".join(f"{a / b:.3f}" for a, b in zip(ours[:2], other, strict=False))
+        ratios += f" | {ours[2] / other[2]:.3f}" if len(sides[WORKS[name].against]) == 1 else " | -"  # single ops have none
         both = (f"{side[0]:.2f} / {side[1]:.2f}; {side[2]:.2f}" for side in (ours, other))
         print(f"| {WORKS[name].what} | {sum(sides[name].values())} | {' | '.join(both)} | {ratios} |", flush=True)
 
