@@ -1,5 +1,6 @@
 // fallback.cpp - ops without a row: a decomposition of PyTorch's, recorded as one program; else the host, if the user asked for
 // it; else an error that says what to do.
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/native/CPUFallback.h>
 #include <ATen/record_function.h>
@@ -280,6 +281,32 @@ void warn(const std::string& text) {
   throw raised;
 }
 
+namespace {
+
+// A copy keeps dense strides but not gaps. Some kernels choose by them (det takes the transposed LU of a contiguous matrix) and
+// their backward looks at the original: so inputs with gaps go to the host as they lie.
+void lay_out_inputs(const c10::OperatorHandle& op, Stack* stack, size_t base) {
+  const auto& args = op.schema().arguments();
+  for (size_t i = 0; i < args.size(); i++) {
+    const auto& value = (*stack)[base + i];
+    if (args[i].alias_info() != nullptr || !value.isTensor() || !value.toTensor().defined()) continue;
+    const at::Tensor& tensor = value.toTensor();
+    if (tensor.device().type() != kTpu || tensor.layout() != c10::kStrided || tensor.is_non_overlapping_and_dense()) continue;
+    if (at::has_internal_overlap(tensor) == at::MemOverlap::Yes) continue;
+    at::Tensor twin = at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(c10::kCPU));
+    (*stack)[base + i] = twin.copy_(tensor);
+  }
+}
+
+void bring_back(Stack* stack, size_t base, c10::Device device) {
+  for (size_t i = base; i < stack->size(); i++) {
+    const auto& value = (*stack)[i];
+    if (value.isTensor() && value.toTensor().defined() && value.toTensor().is_cpu()) (*stack)[i] = value.toTensor().to(device);
+  }
+}
+
+}  // namespace
+
 void host_routine(const c10::OperatorHandle& op, Stack* stack) {
   const size_t base = stack->size() - op.schema().arguments().size();
   const c10::Device device(kTpu, static_cast<c10::DeviceIndex>(device_of(*stack, base)));
@@ -291,7 +318,9 @@ void host_routine(const c10::OperatorHandle& op, Stack* stack) {
   at::AutoDispatchBelowADInplaceOrView below;  // the copies belong to the op: no gradient of their own
   RECORD_FUNCTION("host routine", std::vector<c10::IValue>());
   tpt_counter_add(TPT_COUNTER_host_routines, 1);
+  lay_out_inputs(op, stack, base);
   at::native::cpu_fallback(op, stack);
+  bring_back(stack, base, device);
 }
 
 }  // namespace tpt_glue
