@@ -17,4 +17,7 @@ if [ -z "$sanitize" ]; then
   TPT_TEST_PLUGINS=$("$python" tools/plugin_paths.py)
   export TPT_TEST_PLUGINS
 fi
+# Some tests fork processes that make threads of their own; the thread sanitizer would end those.
+TSAN_OPTIONS="die_after_fork=0 ${TSAN_OPTIONS:-}"
+export TSAN_OPTIONS
 "$(dirname "$python")/ctest" --test-dir "$build" --output-on-failure -j2
