@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include "base/clock.h"
 #include "base/str.h"
 #include "base/thread.h"
 #include "cache/cache.h"
@@ -91,6 +92,5 @@ void tpt_remote_close(void);
 /* ---- facts.c */
 void tpt_facts_close(void);
 
-int64_t tpt_now_ns(void); /* monotonic */
 
 #endif

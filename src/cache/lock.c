@@ -40,12 +40,6 @@ static void forget(int fd) {
     tpt_mutex_unlock(&held_lock);
 }
 
-int64_t tpt_now_ns(void) {
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 static struct flock byte_of(uint64_t place, short type) {
     return (struct flock){.l_type = type, .l_whence = SEEK_SET, .l_start = (off_t)place, .l_len = 1};
 }

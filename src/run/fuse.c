@@ -14,12 +14,6 @@
 #define LOOP_NODES 512                 /* that many nodes must repeat what came before: less may be a model's equal layers */
 #define LOOP_UNIT 64                   /* short bodies are cut several at a time */
 
-static int64_t now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 /* ---- loops ---------------------------------------------------------------------------------------------------------- */
 
 #define AT(ring, count) (ring)[(count) & (TPT_LOOP_HISTORY - 1)]
@@ -79,7 +73,7 @@ static int64_t most_held(tpt_dev_t *dev) {
 
 bool tpt_fuse_watch(tpt_dev_t *dev, tpt_cut_reason_t *out_why) {
     tpt_graph_t *g = &dev->graph;
-    if (g->nnodes == 1) g->since = now_ns();
+    if (g->nnodes == 1) g->since = tpt_now_ns();
     if (loop_ends(dev)) {
         *out_why = TPT_CUT_LOOP;
         return true;
@@ -89,7 +83,7 @@ bool tpt_fuse_watch(tpt_dev_t *dev, tpt_cut_reason_t *out_why) {
         return true;
     }
     *out_why = TPT_CUT_AGE;
-    return g->nnodes % 16 == 0 && now_ns() - g->since > AGE_NS;
+    return g->nnodes % 16 == 0 && tpt_now_ns() - g->since > AGE_NS;
 }
 
 void tpt_fuse_clear(tpt_dev_t *dev) {
@@ -190,7 +184,7 @@ tpt_status_t *tpt_graph_run(tpt_dev_t *dev, tpt_cut_reason_t why) {
     tpt_decided_t d;
     tpt_cut_note_t note = {.why = (uint8_t)why, .way = TPT_CUT_DROPPED};
     const bool noted = tpt_explain_is_on();
-    const int64_t start = noted ? now_ns() : 0;
+    const int64_t start = noted ? tpt_now_ns() : 0;
     tpt_status_t *status = tpt_cut_decide(g, &d);
     if (!status) {
         bool flagged = false; /* a check of indices must happen even if its result is dropped */
@@ -200,7 +194,7 @@ tpt_status_t *tpt_graph_run(tpt_dev_t *dev, tpt_cut_reason_t why) {
         tpt_free(d.heap);
     }
     if (noted) {
-        note.when_ns = now_ns();
+        note.when_ns = tpt_now_ns();
         note.taken_ns = note.when_ns - start;
         tpt_explain_note(&note);
     }

@@ -34,12 +34,6 @@ static void dump(const char *text, size_t bytes) {
     tpt_str_free(&path);
 }
 
-static int64_t now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 /* ---- compiling, with the cache's levels before it -------------------------------------------------------------------- */
 
 static void retain_program(void *program) { tpt_program_retain(program); }
@@ -72,7 +66,7 @@ static tpt_status_t *check_results(const tpt_prog_t *prog, const tpt_program_t *
 bool tpt_prog_load(tpt_prog_t *prog, const tpt_cache_key_t *key, const tpt_compile_options_t *options, tpt_cache_find_t *find) {
     tpt_program_t *program = find->program;
     if (find->level == TPT_CACHE_MISS) return false;
-    int64_t before = now_ns();
+    int64_t before = tpt_now_ns();
     tpt_status_t *status = program ? NULL : tpt_program_load(tpt_runtime_client(), find->data, find->bytes, options, &program);
     if (!status) status = check_results(prog, program);
     if (status) {
@@ -81,17 +75,17 @@ bool tpt_prog_load(tpt_prog_t *prog, const tpt_cache_key_t *key, const tpt_compi
         tpt_status_free(status);
         return false;
     }
-    tpt_counter_add(TPT_COUNTER_cache_load_ns, now_ns() - before);
+    tpt_counter_add(TPT_COUNTER_cache_load_ns, tpt_now_ns() - before);
     tpt_cache_keep(key, find, program, 0);
     prog->program = program;
     return true;
 }
 
 static tpt_status_t *compile(tpt_prog_t *prog, const tpt_cache_key_t *key, const tpt_compile_options_t *options, tpt_cache_find_t *find) {
-    int64_t before = now_ns();
+    int64_t before = tpt_now_ns();
     TPT_TRY_MSG(tpt_program_compile(tpt_runtime_client(), key->text, key->text_bytes, options, &prog->program), "compiling a program of %d ops",
                 prog->nnodes);
-    return tpt_prog_compiled(prog, key, find, now_ns() - before);
+    return tpt_prog_compiled(prog, key, find, tpt_now_ns() - before);
 }
 
 tpt_status_t *tpt_prog_compiled(tpt_prog_t *prog, const tpt_cache_key_t *key, tpt_cache_find_t *find, int64_t taken) {
@@ -109,12 +103,12 @@ tpt_status_t *tpt_prog_compile_now(tpt_prog_t *prog, const char *text, int devic
     tpt_cache_find_t find;
     tpt_compile_options_t options = {.device = device, .exact_minmax = true, .tiny = prog->tiny};
     dump(text, bytes);
-    int64_t before = now_ns();
+    int64_t before = tpt_now_ns();
     tpt_cache_key_make(packed, tpt_program_options(tpt_runtime_client(), &options, packed), text, bytes, &key);
     tpt_cache_find(&key, &find);
     tpt_status_t *status = NULL;
     if (!tpt_prog_load(prog, &key, &options, &find)) status = find.remote ? tpt_prog_race(prog, &key, &options, &find) : compile(prog, &key, &options, &find);
-    if (find.level == TPT_CACHE_DISK) tpt_counter_add(TPT_COUNTER_cache_hit_ns, now_ns() - before);
+    if (find.level == TPT_CACHE_DISK) tpt_counter_add(TPT_COUNTER_cache_hit_ns, tpt_now_ns() - before);
     tpt_cache_done(&find);
     tpt_cache_key_free(&key);
     return status;

@@ -40,19 +40,13 @@ static void leave(job_t *job) {
     tpt_free(job);
 }
 
-static int64_t now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 static void *compile(void *user) {
     job_t *job = user;
-    int64_t before = now_ns();
+    int64_t before = tpt_now_ns();
     tpt_program_t *program = NULL;
     tpt_status_t *status = tpt_program_compile(job->client, job->text, job->bytes, &job->options, &program);
     pthread_mutex_lock(&job->lock);
-    job->taken = now_ns() - before;
+    job->taken = tpt_now_ns() - before;
     job->program = program;
     job->status = status;
     job->done = true;

@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/env.h"
 #include "base/hash.h"
 #include "base/log.h"
