@@ -7,12 +7,13 @@ static tpt_dtype_t accumulate_dtype(tpt_dtype_t d) {
     return d == TPT_BOOL ? TPT_I32 : tpt_dtype_opmath(d);
 }
 
-/* A dot of two operands of one dtype. Halves stay halves on the way in, so that matrix units can be used. */
+/* A dot of two operands of one dtype. Halves stay halves on the way in, so that matrix units can be used. Processors have none,
+ * and XLA's own widening misses some dots of bfloat16 there, which then fail as they run. */
 static tpt_val_t dot(tpt_ir_t *b, tpt_val_t x, tpt_val_t y, tpt_ir_dot_t d) {
     const tpt_dtype_t dtype = tpt_ir_dtype(b, x);
-    if (dtype == TPT_BOOL) {
-        x = tpt_ir_convert(b, x, TPT_I32);
-        y = tpt_ir_convert(b, y, TPT_I32);
+    if (dtype == TPT_BOOL || (dtype == TPT_BF16 && tpt_ir_host_code(b))) {
+        x = tpt_ir_convert(b, x, accumulate_dtype(dtype));
+        y = tpt_ir_convert(b, y, accumulate_dtype(dtype));
     }
     const tpt_dtype_t acc = d.out_dtype != TPT_DTYPE_NONE ? d.out_dtype : accumulate_dtype(dtype);
     d.out_dtype = acc == tpt_ir_dtype(b, x) ? TPT_DTYPE_NONE : acc;

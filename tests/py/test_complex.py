@@ -39,6 +39,15 @@ def test_functions_on_both_sides_of_their_cuts(name):
     check(getattr(torch, name), make(100))
 
 
+def test_conjugates_in_place_and_into_targets():
+    x = make(3, 4)
+    check(lambda x: x.clone().t().conj_physical_(), x)
+    check(lambda x: x.clone().conj().conj_physical_(), x)
+    check(lambda x: torch.conj_physical(x, out=torch.empty_like(x).t().contiguous().t()), x)
+    for x in (torch.arange(3), torch.tensor([True, False]), torch.randn(3)):
+        check(lambda x: x.clone().conj_physical_(), x)
+
+
 def test_roots_and_quotients_keep_their_range():
     x = torch.tensor([1e30, 1e-30, 1e30j, 1e-30j, 3e25 - 4e25j, 3e-25 + 4e-25j, -2.0, -0.0], dtype=torch.complex64)
     check(torch.sqrt, x)

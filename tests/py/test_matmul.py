@@ -153,6 +153,20 @@ def test_halves_round_once():
     torch.testing.assert_close((x.to("tpu") @ y.to("tpu")).cpu(), exact, rtol=8e-3, atol=1e-2)
 
 
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+@pytest.mark.parametrize("left", [False, True], ids=["left", "left.mT"])
+@pytest.mark.parametrize("right", [False, True], ids=["right", "right.mT"])
+def test_batches_of_one_with_turned_matrices(dtype, left, right):
+    for m, k, n in [(2, 8, 4), (5, 8, 6), (3, 1, 7)]:
+        x, y = rand(1, *((k, m) if left else (m, k)), dtype=dtype), rand(1, *((n, k) if right else (k, n)), dtype=dtype)
+        check(lambda x, y: torch.bmm(x.mT if left else x, y.mT if right else y), x, y)
+
+
+def test_bilinear_in_halves():
+    for dtype in HALVES:
+        check(F.bilinear, rand(7, 9, dtype=dtype), rand(7, 8, dtype=dtype), rand(6, 9, 8, dtype=dtype), tolerance=6e-2)
+
+
 def test_empty():
     check(torch.mm, rand(0, 3), rand(3, 2))
     check(torch.mm, rand(2, 0), rand(0, 3))
