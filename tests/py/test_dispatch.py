@@ -295,3 +295,17 @@ def test_host_fallback_when_asked():
     env = dict(os.environ, TORCH_TPU_CPU_FALLBACK="1")
     done = subprocess.run([sys.executable, "-c", FALLBACK], env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
+
+
+def test_first_calls_import_nothing_big() -> None:
+    """Arithmetic on strided tensors needs none of PyTorch's Python meta kernels, whose import takes seconds."""
+    code = """
+import sys, torch
+x = torch.arange(24.0).view(4, 6).to("tpu").t()
+y = torch.ones(6, 4, device="tpu")
+x + y, x * 2, x // 2, x % 5, x.clamp(2, 9), (x > 3) & (x < 9), x.exp(), x.sum(1), x.mean(), x.softmax(1), x.lerp(y, 0.5)
+x.add_(y), x.mul_(2), x.addcmul_(x, y), x.sqrt_()
+torch.tpu.synchronize()
+assert "torch._dynamo" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, env=os.environ | {"TORCH_TPU_CACHE": "0"})
