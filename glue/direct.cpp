@@ -164,7 +164,7 @@ class DirectKernel final {
     if (C10_UNLIKELY(!(put(&flat, args) && ...) || flat.device < 0)) return boxed(args...);
     if (flat.written != nullptr && C10_UNLIKELY(overlaps(flat) || shares(*flat.written, args...))) return boxed(args...);
     put_default_dtype(&flat.args[flat.count]);
-    if (C10_UNLIKELY(binding_.flags & TPT_ROW_DOT)) note_precision();
+    if (C10_UNLIKELY((binding_.flags & TPT_ROW_DOT) && tpt_precision_matters())) note_precision();
     tpt_call_t call;
     check(tpt_call_begin(&call, binding_.op, flat.args, binding_.nargs, flat.device));
     const CallEnd end{&call};

@@ -310,7 +310,7 @@ void call_row(const Binding& binding, std::vector<c10::IValue>* stack) {
   }
   if (binding.rng_arg >= 0) convert_rng(binding, args, &converted);
   if (binding.has_write && !binding.foreach) check_overlap(binding, args);
-  if (C10_UNLIKELY(binding.flags & TPT_ROW_DOT)) note_precision();
+  if (C10_UNLIKELY((binding.flags & TPT_ROW_DOT) && tpt_precision_matters())) note_precision();
   tpt_call_t call;
   check(tpt_call_begin(&call, binding.op, converted.args, binding.nargs, converted.device));
   CallEnd end{&call};

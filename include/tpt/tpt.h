@@ -345,6 +345,7 @@ TPT_API void tpt_precision_set(tpt_precision_t precision);
 TPT_API void tpt_precision_wish(tpt_precision_t precision);
 TPT_API tpt_precision_t tpt_precision_chosen(void); /* what is set, or UNSET */
 TPT_API tpt_precision_t tpt_precision_get(void);    /* what counts */
+TPT_API bool tpt_precision_matters(void); /* false on processors: their products are full float32 whatever is asked */
 TPT_API void tpt_index_checks_set(bool on);
 
 #define TPT_COUNTERS(X)                                                                                                    \

@@ -34,11 +34,26 @@ static tpt_val_t product_turned(tpt_ir_t *b, tpt_val_t x, tpt_val_t w) {
     return tpt_ir_transpose(b, turned, perm);
 }
 
+/* A handful of values on a processor: one loop of products and sums, where a dot is a call of its own. Measured with 0.81,
+ * us an op: 4x4x4 5.8 -> 4.4, 6x6x6 5.9 -> 5.1, 8x8x8 alike; single rows are loops already. */
+#define LOOP_PRODUCTS 256
+static bool is_loop(const tpt_ir_t *b, tpt_val_t x, tpt_val_t y) {
+    const tpt_dtype_t dtype = tpt_ir_dtype(b, x);
+    if (!tpt_ir_host_code(b) || tpt_ir_rank(b, x) != 2 || (dtype != TPT_F32 && dtype != TPT_F64)) return false;
+    const int64_t m = tpt_ir_dim(b, x, 0), k = tpt_ir_dim(b, x, 1), n = tpt_ir_dim(b, y, 1);
+    return m > 1 && n > 1 && k > 0 && m <= LOOP_PRODUCTS && n <= LOOP_PRODUCTS && k <= LOOP_PRODUCTS && m * k * n <= LOOP_PRODUCTS;
+}
+static tpt_val_t product_loop(tpt_ir_t *b, tpt_val_t x, tpt_val_t y) {
+    const int64_t inner = 1;
+    return tpt_nn_sum(b, tpt_ir_mul(b, tpt_ir_unsqueeze(b, x, 2), tpt_ir_unsqueeze(b, y, 0)), 1, &inner);
+}
+
 /* [m, k] x [k, n], or the same with one batch dim, as `out` or, with TPT_DTYPE_NONE, in the dtype it accumulates in. */
 static tpt_val_t product_as(tpt_ir_t *b, tpt_val_t x, tpt_val_t y, tpt_dtype_t out) {
     tpt_ir_dot_t d = {.out_dtype = out};
     const int rank = tpt_ir_rank(b, x);
     const int64_t rows = tpt_ir_dim(b, x, -2);
+    if (is_loop(b, x, y)) return product_loop(b, x, y);
     const tpt_val_t w = tpt_ir_host_code(b) ? tpt_ir_untransposed(b, y) : TPT_VAL_NONE;
     if (w != TPT_VAL_NONE && rows > 1 && rows < tpt_ir_dim(b, y, -1) && 4 * rows <= tpt_ir_dim(b, x, -1)) return product_turned(b, x, w);
     d.n_batch = rank - 2;

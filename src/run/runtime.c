@@ -12,6 +12,7 @@ static char plugin_path[4096];
 static int plugin_devices;
 static atomic_int chosen_precision = TPT_PRECISION_UNSET, wished_precision = TPT_PRECISION_UNSET;
 static atomic_int usual_precision = TPT_PRECISION_HIGHEST; /* the plugin's */
+static atomic_bool on_processor;
 static atomic_int index_checks = -1, donate = -1; /* -1: not yet read from the environment */
 
 /* ---- opening ------------------------------------------------------------------------------------------------------- */
@@ -79,6 +80,7 @@ static tpt_status_t *open_client(void) {
     tpt_prog_cache_open(client);
     bool tpu = strcmp(tpt_client_platform(client), "tpu") == 0;
     atomic_store(&usual_precision, tpu ? TPT_PRECISION_DEFAULT : TPT_PRECISION_HIGHEST);
+    atomic_store(&on_processor, tpt_client_host_code(client));
     atomic_store(&the_client, client);
     return NULL;
 }
@@ -232,6 +234,8 @@ tpt_precision_t tpt_precision_get(void) {
     if (found < 0) found = atomic_load_explicit(&usual_precision, memory_order_relaxed);
     return (tpt_precision_t)found;
 }
+
+bool tpt_precision_matters(void) { return !atomic_load_explicit(&on_processor, memory_order_relaxed); }
 
 static bool setting(atomic_int *value, tpt_env_t var) {
     int now = atomic_load_explicit(value, memory_order_relaxed);
