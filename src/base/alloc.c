@@ -2,6 +2,9 @@
 #include "base/alloc.h"
 
 #include <stdlib.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #ifdef TPT_FAULT_INJECTION
 #include <stdatomic.h>
@@ -39,3 +42,17 @@ void *tpt_calloc(size_t count, size_t size) {
 void *tpt_realloc(void *ptr, size_t bytes) { return fault_hit() ? NULL : realloc(ptr, bytes != 0 ? bytes : 1); }
 
 void tpt_free(void *ptr) { free(ptr); }
+
+#ifdef __GLIBC__
+#define HEAP_LARGEST (32 << 20) /* glibc takes no higher threshold */
+
+void tpt_heap_keep(long bytes) {
+    static const char *const own[] = {"GLIBC_TUNABLES", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_"};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (getenv(own[i])) return;
+    (void)mallopt(M_MMAP_THRESHOLD, HEAP_LARGEST);
+    (void)mallopt(M_TRIM_THRESHOLD, (int)bytes);
+}
+#else
+void tpt_heap_keep(long bytes) { (void)bytes; }
+#endif

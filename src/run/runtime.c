@@ -81,6 +81,8 @@ static tpt_status_t *open_client(void) {
     bool tpu = strcmp(tpt_client_platform(client), "tpu") == 0;
     atomic_store(&usual_precision, tpu ? TPT_PRECISION_DEFAULT : TPT_PRECISION_HIGHEST);
     atomic_store(&on_processor, tpt_client_host_code(client));
+    int64_t keep = tpt_client_host_code(client) ? tpt_env_int(TPT_ENV_HEAP_KEEP, 0, INT32_MAX) : 0;
+    if (keep > 0) tpt_heap_keep((long)keep);
     atomic_store(&the_client, client);
     return NULL;
 }
