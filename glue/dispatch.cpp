@@ -344,6 +344,7 @@ void register_rows() {
   static const bool once = [] {
     bind_rows();
     for (const Binding* binding : bindings()) {
+      if (binding->flags & TPT_ROW_GLUE) continue;
       const size_t colon = binding->name.find("::");
       auto direct = direct_kernel(*binding);
       library_of(binding->name.substr(0, colon))

@@ -42,8 +42,6 @@ static attention_t read_attention(tpt_lower_t *L) {
         tpt_lower_fail(L, TPT_INVALID_ARGUMENT, "attention: query, key and value do not fit together");
         a.heads = 1;
     }
-    if (tpt_lower_static(L, "dropout_p", 0) != 0)
-        tpt_lower_fail(L, TPT_UNIMPLEMENTED, "attention with dropout has no fused form; use the math backend");
     a.groups = query_heads / a.heads;
     a.q = reshape3(b, q, a.batch * a.heads, a.groups * a.rows, a.width);
     a.k = reshape3(b, tpt_ir_convert(b, k, a.dtype), a.batch * a.heads, a.columns, a.width);
@@ -122,11 +120,6 @@ void tpt_ops_attention(tpt_lower_t *L) {
     shape.dims[shape.rank - 1] = a.value_width;
     tpt_lower_result(L, tpt_ir_reshape(b, out, shape.rank, shape.dims));
     tpt_lower_result(L, tpt_ir_reshape(b, lse, 3, lse_dims));
-    /* Seed and offset of dropout, of which there is none; a debug mask if the meta kernel gives one. */
-    for (int k = 2; k < L->nouts; k++) {
-        const tpt_type_t t = tpt_type_make(L->outs[k].dtype, L->outs[k].rank, L->outs[k].sizes);
-        tpt_lower_result(L, tpt_ir_full_f(b, t, 0));
-    }
 }
 
 /* Sums g (the five-dim view) down to the shape of the bias. */
@@ -164,8 +157,7 @@ void tpt_ops_attention_backward(tpt_lower_t *L) {
         const tpt_type_t t = *tpt_ir_type(b, tpt_lower_tensor(L, names[i]));
         tpt_lower_result(L, tpt_ir_reshape(b, tpt_ir_convert(b, grads[i], t.dtype), t.rank, t.dims));
     }
-    if (!tpt_lower_has(L, "attn_bias")) return;
+    if (!tpt_lower_bool(L, "want_bias", false)) return;
     tpt_val_t bias = tpt_lower_tensor(L, "attn_bias");
-    const bool wanted = tpt_nn_mask(L, "grad_input_mask", 3) && tpt_dtype_is_float(tpt_ir_dtype(b, bias));
-    tpt_lower_result(L, wanted ? tpt_ir_convert(b, reduce_to_bias(b, &a, gs, bias), tpt_ir_dtype(b, bias)) : tpt_nn_full_like(b, bias, 0));
+    tpt_lower_result(L, tpt_ir_convert(b, reduce_to_bias(b, &a, gs, bias), tpt_ir_dtype(b, bias)));
 }

@@ -111,6 +111,7 @@ tpt_status_t *tpt_pjrt_buffer_wrap(tpt_client_t *client, PJRT_Buffer *handle, in
         return status != NULL ? status : tpt_status_oom(sizeof *buffer);
     }
     atomic_init(&buffer->refs, 1);
+    atomic_init(&buffer->last_use, 0);
     buffer->device = device;
     buffer->nbytes = nbytes;
     atomic_init(&buffer->handle, handle);
@@ -126,6 +127,7 @@ tpt_status_t *tpt_pjrt_buffer_promise(tpt_client_t *client, int device, int64_t 
     tpt_buffer_t *buffer = tpt_malloc(sizeof *buffer);
     if (buffer == NULL) return tpt_status_oom(sizeof *buffer);
     atomic_init(&buffer->refs, 1);
+    atomic_init(&buffer->last_use, 0);
     buffer->device = device;
     buffer->nbytes = nbytes;
     atomic_init(&buffer->handle, NULL);
@@ -151,6 +153,9 @@ void tpt_buffer_release(tpt_buffer_t *buffer) {
 }
 
 int tpt_buffer_refs(const tpt_buffer_t *buffer) { return atomic_load_explicit(&buffer->refs, memory_order_acquire); }
+
+void tpt_buffer_note_use(tpt_buffer_t *buffer, uint64_t time) { atomic_store_explicit(&buffer->last_use, time, memory_order_relaxed); }
+uint64_t tpt_buffer_last_use(const tpt_buffer_t *buffer) { return atomic_load_explicit(&buffer->last_use, memory_order_relaxed); }
 
 int64_t tpt_buffer_nbytes(const tpt_buffer_t *buffer) { return buffer->nbytes; }
 

@@ -218,14 +218,11 @@ bool tpt_client_reduce_keeps_nan(const tpt_client_t *client) {
     return !client->is_cpu || minor <= 81;
 }
 
-/* Measured: on XLA's CPU plugin of API 0.81 a call that takes over a buffer still being made waits for it, some 20 us. Programs
- * of under 1,000 operations run at once and meet no such buffer; from 1 MB on a fresh buffer costs more than the wait.
- * In-place multiply, us with and without donation: 1 KB 2.4 and 2.8; 4 to 128 KB 26 and 6; 512 KB 50 and 29; 1 MB 56 and 62;
- * 4 MB 96 and 930. On 0.115 donation is the faster one at every size. */
-bool tpt_client_donation_pays(const tpt_client_t *client, int64_t nbytes) {
+/* XLA's CPU plugin of API 0.81 does; 0.115 doesn't. */
+bool tpt_client_donation_waits(const tpt_client_t *client) {
     int major, minor;
     tpt_client_api_version(client, &major, &minor);
-    return !client->is_cpu || minor > 81 || nbytes < 4000 || nbytes >= (1 << 20);
+    return client->is_cpu && minor <= 81;
 }
 
 const char *tpt_client_path(const tpt_client_t *client) { return client->path; }

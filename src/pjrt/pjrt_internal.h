@@ -43,6 +43,7 @@ struct tpt_buffer {
     atomic_int refs;
     int device;
     int64_t nbytes;
+    atomic_uint_fast64_t last_use;
     _Atomic(PJRT_Buffer *) handle; /* NULL: promised, or broken */
     _Atomic(tpt_status_t *) broken; /* why the promise was not kept */
     tpt_client_t *client;

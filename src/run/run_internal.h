@@ -204,6 +204,7 @@ typedef struct tpt_prog {
     uint8_t pack_order[TPT_PACK_COUNT]; /* kinds in the order of the program's arguments, after the inputs */
     bool flagged; /* the last result is the out-of-range word: 0, or 1 + the first node that found a bad index */
     bool tiny; /* all its values have few elements */
+    bool brief; /* so few that a processor's plugin runs it at once, in the caller's thread */
     int64_t *bad_sizes; /* per node, for messages; -1 unknown */
     int nnodes, nresults;
     int64_t *result_bytes; /* of each result's dense host form */
@@ -302,6 +303,7 @@ typedef struct tpt_dev {
     tpt_storage_t *storages; /* living ones */
     tpt_buffer_t *unfinished[TPT_UNFINISHED]; /* dropped before they were ready: synchronize waits for them, their errors count */
     size_t nunfinished;
+    atomic_uint_fast64_t clock; /* 1 + the host reads so far: what was used before one is idle now, or nearly so */
     uint64_t next_flag;
     tpt_flag_t *flags;
     size_t nflags, flags_capacity;

@@ -54,6 +54,7 @@ static void init_device(int i) {
     pthread_mutex_init(&dev->lock, NULL);
     dev->index = i;
     dev->graph.epoch = 1;
+    atomic_init(&dev->clock, 1);
     tpt_map_init(&dev->constants, 1 << 16);
 }
 
@@ -207,6 +208,7 @@ static tpt_status_t *synchronize(tpt_dev_t *dev) {
     }
     status = tpt_status_join(status, await_dropped(dev));
     status = tpt_status_join(status, tpt_flags_check(dev, true));
+    atomic_fetch_add_explicit(&dev->clock, 1, memory_order_relaxed);
     tpt_programs_drain(); /* runs that waited for their program hold their arguments until they are over */
     tpt_mutex_unlock(&dev->lock);
     return status;

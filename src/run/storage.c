@@ -170,6 +170,7 @@ tpt_status_t *tpt_storage_to_host(tpt_storage_t *s, int64_t offset, int64_t nbyt
     if (status) return status;
     status = tpt_buffer_to_host(buffer, offset, nbytes, dst);
     tpt_buffer_release(buffer);
+    atomic_fetch_add_explicit(&dev->clock, 1, memory_order_relaxed);
     return status;
 }
 
