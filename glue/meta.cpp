@@ -5,6 +5,7 @@
 #include <ATen/record_function.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <cstring>
 #include <exception>
 #include <mutex>
@@ -21,8 +22,9 @@ namespace {
 class Twins {
  public:
   static constexpr auto kDevice = c10::DeviceType::Meta;
+  explicit Twins(bool numbers = false) : numbers_(numbers) {}
   at::Tensor of(const at::Tensor& tensor) {
-    if (!tensor.defined() || tensor.device().type() != kTpu) return tensor;
+    if (!tensor.defined() || (tensor.device().type() != kTpu && !(numbers_ && tensor.is_cpu() && tensor.dim() == 0))) return tensor;
     auto& twin = twins_[tensor.unsafeGetTensorImpl()];
     if (!twin.defined()) {
       twin = at::Tensor(at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), tensor.scalar_type()));
@@ -32,6 +34,7 @@ class Twins {
   }
 
  private:
+  bool numbers_;  // 0-d cpu tensors get twins as well
   std::unordered_map<const c10::TensorImpl*, at::Tensor> twins_;
 };
 
@@ -195,35 +198,48 @@ bool loses_imaginary_part(const Binding& binding, Args args) {
   return complex && real;
 }
 
+// Meta kernels written in Python refuse the 0-d cpu tensors that kernels of a device take for numbers.
+bool has_number_tensor(Args args) {
+  return std::any_of(args.begin(), args.end(), [](const c10::IValue& arg) {
+    return arg.isTensor() && arg.toTensor().defined() && arg.toTensor().is_cpu() && arg.toTensor().dim() == 0;
+  });
+}
+
+// Calls the meta kernel on twins of the arguments; the stack then holds what it returned.
+void call_meta(const Binding& binding, Args args, bool numbers, std::vector<c10::IValue>* stack, MetaResult* out) {
+  Twins twins(numbers);
+  stack->clear();
+  out->outs.clear();
+  for (size_t i = 0; i < args.size(); i++) {
+    stack->push_back(twin_value(binding.slots[i], args[i], &twins));
+    if (binding.slots[i].out && stack->back().isTensor()) out->outs.emplace_back(static_cast<int>(i), stack->back().toTensor());
+  }
+  // Autograd has done its part; profilers should not see these calls.
+  at::AutoDispatchBelowADInplaceOrView below;
+  at::DisableRecordFunctionGuard unseen;
+  if (const c10::KernelFunction* kernel = structured_meta(binding.name)) {
+    kernel->callBoxed(binding.handle, c10::DispatchKeySet(c10::DispatchKey::Meta), stack);
+  } else {
+    binding.handle.callBoxed(stack);
+  }
+}
+
 }  // namespace
 
 bool run_meta(const Binding& binding, Args args, MetaResult* out) {
   if (C10_UNLIKELY(loses_imaginary_part(binding, args))) {
     if (const auto error = host_opinion(binding, args)) std::rethrow_exception(error);
   }
-  Twins twins;
   std::vector<c10::IValue> stack;
   stack.reserve(args.size());
-  for (size_t i = 0; i < args.size(); i++) {
-    stack.push_back(twin_value(binding.slots[i], args[i], &twins));
-    if (binding.slots[i].out && stack.back().isTensor()) out->outs.emplace_back(static_cast<int>(i), stack.back().toTensor());
-  }
-  {
-    // Autograd has done its part; profilers should not see these calls.
-    at::AutoDispatchBelowADInplaceOrView below;
-    at::DisableRecordFunctionGuard unseen;
-    try {
-      if (const c10::KernelFunction* kernel = structured_meta(binding.name)) {
-        kernel->callBoxed(binding.handle, c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
-      } else {
-        binding.handle.callBoxed(&stack);
-      }
-    } catch (const std::exception& error) {
-      const auto* known = dynamic_cast<const c10::NotImplementedError*>(&error);
-      if (known != nullptr && says_no_meta_kernel(known->what_without_backtrace())) return false;
-      if (const auto better = host_opinion(binding, args)) std::rethrow_exception(better);
-      throw;
-    }
+  try {
+    call_meta(binding, args, false, &stack, out);
+  } catch (const std::exception& error) {
+    const auto* known = dynamic_cast<const c10::NotImplementedError*>(&error);
+    if (known != nullptr && says_no_meta_kernel(known->what_without_backtrace())) return false;
+    if (const auto better = host_opinion(binding, args)) std::rethrow_exception(better);
+    if (!has_number_tensor(args)) throw;
+    call_meta(binding, args, true, &stack, out);
   }
   read_returns(binding, stack, out);
   return true;

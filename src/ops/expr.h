@@ -10,7 +10,8 @@
  * name as the first argument of `where` or `bool` is read raw too. `if(cond, a, b)` needs a condition known when lowering, and
  * only the branch taken is looked at. `has(x)` tells whether an optional argument was given, `truth(x)` whether it is of dtype
  * bool, `kind(x)` which dtype it has. `fail('text')` refuses the call. `poly('name', t)` is a fitted polynomial of special_tables.h. isfloat(x),
- * iscomplex(x), isint(x), isbool(x), isunsigned(x), isf64(x) ask for the dtype of x. */
+ * iscomplex(x), isint(x), isbool(x), isunsigned(x), isshort(x) (whole numbers that C computes with as int), isf64(x) ask for the
+ * dtype of x. */
 #ifndef TPT_OPS_EXPR_H
 #define TPT_OPS_EXPR_H
 

@@ -179,6 +179,7 @@ static const tpt_expr_function_t functions[] = {
     IN_C("frexp_exponent", 1, fn_frexp_exponent),
     IN_C("scale_by_two_to", 2, fn_scale),
     IN_C("gcd", 2, tpt_special_gcd),
+    IN_C("whole_power", 2, tpt_special_int_pow),
 };
 
 const tpt_expr_function_t *tpt_expr_function_find(const char *name, size_t size) {

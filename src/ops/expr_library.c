@@ -46,8 +46,8 @@ static const tpt_expr_function_t library[] = {
     LIBRARY("xlogy", 2, "x y", "where(isnan(y), nan, where(x == 0, 0, x * log(y)))"),
     LIBRARY("xlog1py", 2, "x y", "where(isnan(y), nan, where(x == 0, 0, x * log1p(y)))"),
     LIBRARY("int_pow", 2, "x y",
-            "if(isbool(x), x | !y, if(isunsigned(x), pow(x, y),"
-            " where(y < 0, where(x == 1, 1, where(x == -1, where((y & 1) == 0, 1, -1), 0)), pow(x, where(y < 0, 0, y)))))"),
+            "if(isbool(x), x | !y, if(isunsigned(x), whole_power(x, y),"
+            " where(y < 0, where(x == 1, 1, where(x == -1, where((y & 1) == 0, 1, -1), 0)), whole_power(x, where(y < 0, 0, y)))))"),
     LIBRARY("sign_of", 1, "x",
             "if(isbool(x), x, if(isunsigned(x), where(x == 0, 0, 1), if(isfloat(x), where(isnan(x), 0, sign(x)), sign(x))))"),
     LIBRARY("power", 2, "x y", "if(iscomplex(x), where(x == 0, where(real(y) > 0, 0, where(y == 0, 1, pow(x, y))), pow(x, y)), pow(x, y))"),

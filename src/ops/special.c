@@ -1,4 +1,4 @@
-/* special.c - parts of special functions that need C: the fitted polynomials, and Euclid's loop. */
+/* special.c - parts of special functions that need C: the fitted polynomials, and loops over integers. */
 #include "ops/special.h"
 
 #include <math.h>
@@ -42,15 +42,20 @@ static tpt_region_t gcd_body(tpt_ir_t *ir, tpt_type_t type) {
     return tpt_ir_region_end(ir, 2, next);
 }
 
-static tpt_region_t gcd_cond(tpt_ir_t *ir, tpt_type_t type) {
-    tpt_ir_region_begin(ir);
-    (void)tpt_ir_region_arg(ir, type);
-    tpt_val_t b = tpt_ir_region_arg(ir, type);
-    tpt_val_t more = tpt_ir_compare(ir, TPT_IR_NE, b, tpt_ir_full_i(ir, type, 0));
+/* Ends the condition of a loop: whether some element is not yet zero. */
+static tpt_region_t any_left(tpt_ir_t *ir, tpt_val_t x) {
+    const tpt_type_t type = *tpt_ir_type(ir, x);
+    tpt_val_t more = tpt_ir_compare(ir, TPT_IR_NE, x, tpt_ir_full_i(ir, type, 0));
     int64_t dims[TPT_MAX_RANK];
     for (int d = 0; d < type.rank; d++) dims[d] = d;
     if (type.rank > 0) more = tpt_ir_reduce(ir, TPT_IR_RED_OR, more, type.rank, dims);
     return tpt_ir_region_end(ir, 1, &more);
+}
+
+static tpt_region_t gcd_cond(tpt_ir_t *ir, tpt_type_t type) {
+    tpt_ir_region_begin(ir);
+    (void)tpt_ir_region_arg(ir, type);
+    return any_left(ir, tpt_ir_region_arg(ir, type));
 }
 
 tpt_val_t tpt_special_gcd(tpt_ir_t *ir, const tpt_val_t *x) {
@@ -65,6 +70,37 @@ tpt_val_t tpt_special_gcd(tpt_ir_t *ir, const tpt_val_t *x) {
     tpt_val_t out[2] = {TPT_VAL_NONE, TPT_VAL_NONE};
     tpt_ir_while(ir, 2, pair, cond, body, out);
     return out[0];
+}
+
+/* ---- integer powers: XLA's own looks at the lowest six bits of an exponent only. */
+
+static tpt_val_t low_power(tpt_ir_t *ir, tpt_val_t x, tpt_val_t y) {
+    return tpt_ir_binary(ir, TPT_IR_POW, x, tpt_ir_and(ir, y, tpt_ir_like(ir, y, 63)));
+}
+
+tpt_val_t tpt_special_int_pow(tpt_ir_t *ir, const tpt_val_t *x) {
+    /* State: the base, the exponent, the power. All get the common shape first. */
+    const tpt_val_t zero = tpt_ir_like(ir, x[0], 0), common = tpt_ir_mul(ir, tpt_ir_mul(ir, x[1], zero), x[0]);
+    const tpt_val_t base = tpt_ir_add(ir, x[0], common), exponent = tpt_ir_add(ir, x[1], common), six = tpt_ir_like(ir, exponent, 6);
+    const tpt_val_t inits[3] = {base, tpt_ir_binary(ir, TPT_IR_SHR_LOGIC, exponent, six), low_power(ir, base, exponent)};
+    if (tpt_ir_status(ir) != NULL) return TPT_VAL_NONE;
+    const tpt_type_t type = *tpt_ir_type(ir, base);
+    tpt_ir_region_begin(ir);
+    (void)tpt_ir_region_arg(ir, type);
+    tpt_val_t rest = tpt_ir_region_arg(ir, type);
+    (void)tpt_ir_region_arg(ir, type);
+    const tpt_region_t cond = any_left(ir, rest);
+    tpt_ir_region_begin(ir);
+    tpt_val_t b = tpt_ir_region_arg(ir, type);
+    rest = tpt_ir_region_arg(ir, type);
+    const tpt_val_t power = tpt_ir_region_arg(ir, type);
+    for (int i = 0; i < 6; i++) b = tpt_ir_mul(ir, b, b);
+    const tpt_val_t next[3] = {b, tpt_ir_binary(ir, TPT_IR_SHR_LOGIC, rest, tpt_ir_full_i(ir, type, 6)),
+                               tpt_ir_mul(ir, power, low_power(ir, b, rest))};
+    const tpt_region_t body = tpt_ir_region_end(ir, 3, next);
+    tpt_val_t out[3] = {TPT_VAL_NONE, TPT_VAL_NONE, TPT_VAL_NONE};
+    tpt_ir_while(ir, 3, inits, cond, body, out);
+    return out[2];
 }
 
 /* ---- Hurwitz zeta: Euler-Maclaurin summation (Abramowitz and Stegun 23.1.30) after q was raised to 9 or more. */

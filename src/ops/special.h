@@ -8,6 +8,8 @@
 bool tpt_special_poly(tpt_ir_t* ir, const char* name, size_t size, tpt_val_t t, tpt_val_t* out);
 /* Greatest common divisor of two integer tensors, elementwise. */
 tpt_val_t tpt_special_gcd(tpt_ir_t* ir, const tpt_val_t* x);
+/* x[0] to the power of x[1] >= 0, integers, elementwise; it wraps around. */
+tpt_val_t tpt_special_int_pow(tpt_ir_t* ir, const tpt_val_t* x);
 /* Hurwitz zeta function of x[0] > 1 at x[1], in float32 or float64. */
 tpt_val_t tpt_special_zeta(tpt_ir_t* ir, const tpt_val_t* x);
 

@@ -198,7 +198,7 @@ def out(name: str, dtype: str, limit: int) -> Iterator[Case]:
                 target.label,
                 values=not _UNDEFINED.match(op.name),
                 refusal=target.must_refuse(expected),
-                widened=wide and (lambda run=run, wide=wide: run("cpu", wide)),
+                widened=wide and (lambda run=run, op=op, wide=wide: run("cpu", wide, expected=_call(op, wide, "cpu")[0])),
             )
 
 
