@@ -24,7 +24,8 @@ class Twins {
   static constexpr auto kDevice = c10::DeviceType::Meta;
   explicit Twins(bool numbers = false) : numbers_(numbers) {}
   at::Tensor of(const at::Tensor& tensor) {
-    if (!tensor.defined() || (tensor.device().type() != kTpu && !(numbers_ && tensor.is_cpu() && tensor.dim() == 0))) return tensor;
+    if (!tensor.defined()) return tensor;
+    if (tensor.device().type() != kTpu && !(numbers_ && tensor.is_cpu() && tensor.dim() == 0)) return tensor;
     auto& twin = twins_[tensor.unsafeGetTensorImpl()];
     if (!twin.defined()) {
       twin = at::Tensor(at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), tensor.scalar_type()));

@@ -90,6 +90,8 @@ tpt_val_t tpt_ir_convert(tpt_ir_t *ir, tpt_val_t x, tpt_dtype_t dtype) {
         x = tpt_ir_convert(ir, x, TPT_F32);
     }
     if (is_f8(dtype)) return tpt_ir_to_float8(ir, tpt_ir_convert(ir, x, TPT_F32), dtype);
+    /* -1.0 becomes 255, as PyTorch has it, which goes by way of a wider signed integer; XLA's own conversion stops at 0. */
+    if ((dtype == TPT_U8 || dtype == TPT_U16) && tpt_dtype_is_float(from)) x = emit_as(ir, TPT_KIND_CONVERT, x, TPT_I32);
     return emit_as(ir, TPT_KIND_CONVERT, x, dtype);
 }
 

@@ -151,11 +151,11 @@ void tpt_ops_dot(tpt_lower_t *L) {
 
 void tpt_ops_addr(tpt_lower_t *L) {
     tpt_ir_t *b = L->ir;
-    const tpt_dtype_t want = L->outs != NULL ? (tpt_dtype_t)L->outs[0].dtype : tpt_promote_args(L);
-    const tpt_dtype_t dtype = accumulate_dtype(want);
+    const tpt_dtype_t own = tpt_promote_tensors(L), dtype = accumulate_dtype(own);
     tpt_val_t x = tpt_ir_unsqueeze(b, tpt_nn_tensor(L, "vec1", dtype), 1);
     tpt_val_t y = tpt_ir_unsqueeze(b, tpt_nn_tensor(L, "vec2", dtype), 0);
-    tpt_lower_result(L, blend(L, tpt_ir_mul(b, x, y)));
+    const tpt_val_t out = blend(L, tpt_ir_mul(b, x, y));
+    tpt_lower_result(L, own == TPT_BOOL ? tpt_ir_convert(b, out, own) : out); /* a target of a wider dtype gets 0 or 1 as well */
 }
 
 /* ---- grouped products --------------------------------------------------------------------------------------------- */

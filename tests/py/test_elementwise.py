@@ -610,6 +610,16 @@ def test_whole_numbers_beyond_the_digits_of_a_double():
             assert torch.equal(fn(x.tpu(), n).cpu(), fn(x, n))
 
 
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_negative_floats_as_bytes_wrap_around(dtype):
+    x = torch.tensor([-1.0, -2.5, -7.3, -255.0, -256.0, -1000.0, 0.9, 255.9, 256.0, 300.0]).to(dtype)
+    assert torch.equal(x.tpu().byte().cpu(), x.byte())
+    assert torch.equal(torch.zeros(10, dtype=torch.uint8, device="tpu").copy_(x.tpu()).cpu(), x.byte())
+    y = torch.zeros(10, dtype=torch.uint8, device="tpu")
+    y[2:5] = x.tpu()[2:5]
+    assert torch.equal(y.cpu()[2:5], x.byte()[2:5])
+
+
 def test_tensors_on_the_host_are_numbers():
     for dtype in (torch.int64, torch.float32, torch.bfloat16):
         x, seven = torch.arange(5).to(dtype), torch.tensor(7, dtype=dtype)

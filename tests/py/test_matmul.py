@@ -162,6 +162,14 @@ def test_batches_of_one_with_turned_matrices(dtype, left, right):
         check(lambda x, y: torch.bmm(x.mT if left else x, y.mT if right else y), x, y)
 
 
+def test_outer_products_of_bools_into_wider_targets():
+    x, a, b = rand(5, 4, dtype=torch.bool), rand(5, dtype=torch.bool), rand(4, dtype=torch.bool)
+    for dtype in (torch.bool, torch.int64, torch.float64):
+        want = torch.addr(x, a, b, out=torch.empty(5, 4, dtype=dtype))
+        same(torch.addr(x.to("tpu"), a.to("tpu"), b.to("tpu"), out=torch.empty(5, 4, dtype=dtype, device="tpu")), want)
+    check(torch.addr, rand(5, 4, dtype=torch.int32), rand(5, dtype=torch.int32), rand(4, dtype=torch.int32))
+
+
 def test_bilinear_in_halves():
     for dtype in HALVES:
         check(F.bilinear, rand(7, 9, dtype=dtype), rand(7, 8, dtype=dtype), rand(6, 9, 8, dtype=dtype), tolerance=6e-2)
