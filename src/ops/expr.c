@@ -3,7 +3,6 @@
 #include "ops/special.h"
 
 #include <ctype.h>
-#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -175,12 +174,6 @@ static tpt_val_t operand(parser_t *p, tpt_val_t v) {
     return tpt_ir_select(p->ir, v, tpt_ir_const_f(p->ir, p->dtype, 1), tpt_ir_const_f(p->ir, p->dtype, 0));
 }
 
-/* Whether a number is as good as a double, which is what static numbers are kept as. */
-static bool is_exact(const tpt_arg_t *arg) {
-    const int64_t most = INT64_C(1) << DBL_MANT_DIG, i = arg->u.number.v.i;
-    return tpt_dtype_is_float((tpt_dtype_t)arg->u.number.dtype) || (-most <= i && i <= most);
-}
-
 static item_t argument(parser_t *p, int i, bool raw) {
     tpt_lower_t *L = p->L;
     const tpt_arg_t *arg = &L->args[i];
@@ -201,7 +194,7 @@ static item_t argument(parser_t *p, int i, bool raw) {
         case TPT_ARG_NUMBER: {
             if (tpt_lower_is_one(L, name)) return make_static(1);
             bool is_complex = tpt_dtype_is_complex((tpt_dtype_t)arg->u.number.dtype);
-            if (!is_complex && tpt_lower_is_static(L, name) && is_exact(arg)) return make_static(tpt_lower_static(L, name, 0));
+            if (!is_complex && tpt_lower_is_static(L, name) && tpt_expr_is_exact(arg)) return make_static(tpt_lower_static(L, name, 0));
             return make_value(tpt_lower_number(L, name, raw ? tpt_lower_number_dtype(L, name) : p->dtype));
         }
         default:

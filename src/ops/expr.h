@@ -37,6 +37,8 @@ const tpt_expr_function_t* tpt_expr_library_find(const char* name, size_t size);
 /* Operators on numbers known when lowering (expr_fold.c). False when a binary operator has no such form. */
 bool tpt_expr_fold(int op, double x, double y, double *out);
 bool tpt_expr_fold_compare(int op, double x, double y);
+/* Whether a static number is as good as a double, which it is kept as. */
+bool tpt_expr_is_exact(const tpt_arg_t* arg);
 
 /* The dtype that a row's operands are read in. */
 tpt_dtype_t tpt_expr_dtype(const tpt_lower_t* L);

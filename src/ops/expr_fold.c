@@ -1,6 +1,8 @@
 /* expr_fold.c - what operators of expressions give for numbers that are known when lowering. */
 #include "expr.h"
 
+#include <float.h>
+
 bool tpt_expr_fold_compare(int op, double x, double y) {
     switch (op) {
         case TPT_IR_EQ:
@@ -35,4 +37,9 @@ bool tpt_expr_fold(int op, double x, double y, double *out) {
         default:
             return false;
     }
+}
+
+bool tpt_expr_is_exact(const tpt_arg_t *arg) {
+    const int64_t most = INT64_C(1) << DBL_MANT_DIG, i = arg->u.number.v.i;
+    return tpt_dtype_is_float((tpt_dtype_t)arg->u.number.dtype) || (-most <= i && i <= most);
 }
