@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -18,9 +19,32 @@ def _fallback(key: str) -> Any:
     return run
 
 
+# The ops that make a sparse COO tensor of dense ones, or of none. A fallback goes through all of PyTorch's ops, some milliseconds:
+# these stand in until the first such tensor. Compressed and nested tensors are made without asking anyone.
+_COO_MAKERS = ("_sparse_coo_tensor_with_dims", "_sparse_coo_tensor_with_dims_and_tensors", "empty.memory_format", "zeros.out")
+
+
+def _first(op: Any) -> Callable[..., Any]:
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if _makers:
+            _makers.pop()._destroy()
+            _libraries[0].fallback(_fallback("SparsePrivateUse1"), "SparsePrivateUse1")
+        return op(*args, **kwargs)
+
+    return run
+
+
+_makers: list[torch.library.Library] = []
+
+
 def register() -> None:
     """Once a process, when the package is imported."""
     library = torch.library.Library("_", "IMPL")
     _libraries.append(library)
-    for key in _MODULES:
+    for key in ("SparseCsrPrivateUse1", "NestedTensorPrivateUse1"):
         library.fallback(_fallback(key), key)
+    makers = torch.library.Library("aten", "IMPL", "SparsePrivateUse1")
+    _makers.append(makers)
+    for name in _COO_MAKERS:
+        base, _, overload = name.partition(".")
+        makers.impl(name, _first(getattr(getattr(torch.ops.aten, base), overload or "default")))
