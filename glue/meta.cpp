@@ -276,7 +276,7 @@ void check_dtypes(const Binding& binding, Args args) {
     if (!arg.isTensor() || !arg.toTensor().defined()) continue;
     const at::ScalarType dtype = arg.toTensor().scalar_type();
     if (at::isFloatingType(dtype) && c10::elementSize(dtype) > 1) return;
-    odd = true;
+    odd = odd || !(binding.flags & TPT_ROW_INTEGERS) || !at::isIntegralType(dtype, /*includeBool=*/false);
   }
   if (!odd) return;
   const std::exception_ptr opinion = host_opinion(binding, args);

@@ -19,8 +19,8 @@ def _fallback(key: str) -> Any:
     return run
 
 
-# The ops that make a sparse COO tensor of dense ones, or of none. A fallback goes through all ops of PyTorch, some milliseconds:
-# these stand in until the first such tensor. Compressed and nested tensors are made without asking anyone.
+# What makes a sparse COO tensor of dense ones, or of none. A fallback walks all of PyTorch's ops, some milliseconds: these
+# stand in until the first such tensor. Compressed and nested tensors are made without asking anyone.
 _COO_MAKERS = ("_sparse_coo_tensor_with_dims", "_sparse_coo_tensor_with_dims_and_tensors", "empty.memory_format", "zeros.out")
 
 

@@ -340,3 +340,14 @@ def test_long_rows(n):
         assert fn(whole.to("tpu"), 1).tolist() == fn(whole, 1).tolist()
     torch.testing.assert_close(x.to("tpu").argmax(2).cpu(), x.argmax(2))
     torch.testing.assert_close(x[0].to("tpu").float().softmax(1).cpu(), x[0].float().softmax(1))
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.uint8], ids=str)
+def test_histogram_of_integers(dtype):
+    """As on other accelerators; cpu's kernel takes floating values only."""
+    x = torch.tensor([0, 1, 1, 3, 7, 2, 3], dtype=dtype)
+    got = torch.histc(x.to("tpu"), bins=4, min=0, max=3)
+    assert got.dtype == dtype and got.tolist() == [1, 2, 1, 2]
+    assert torch.histc(x.to("tpu"), bins=8).tolist() == torch.bincount(x.long(), minlength=8).tolist()
+    with pytest.raises(NotImplementedError):
+        torch.histc((x > 1).to("tpu"), bins=4)
