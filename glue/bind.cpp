@@ -233,6 +233,7 @@ tpt_status_t* bind_core(Binding* binding) {
 // Why a schema must not get a kernel of ours, or nullptr.
 const char* refusal(const c10::OperatorHandle& handle) {
   if (handle.hasKernelForDispatchKey(kKey)) return "the glue has a kernel of its own";
+  if (handle.operator_name().name == "aten::addbmm_") return "it resizes self: composed (_decompose.py)";
   // A backend kernel would hide PyTorch's decomposition from autograd, unless the op has a gradient formula of its own.
   if (handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
       !handle.hasKernelForDispatchKey(c10::DispatchKey::Autograd)) {

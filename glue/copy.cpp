@@ -196,8 +196,10 @@ at::Tensor copy_from(const at::Tensor &self, const at::Tensor &dst, bool non_blo
 at::Tensor copy_from_and_resize(const at::Tensor &self, const at::Tensor &dst) {
   at::Tensor target = dst;
   if (target.sizes() != self.sizes()) {
-    target.resize_(self.sizes());
-    if (self.is_non_overlapping_and_dense()) target.unsafeGetTensorImpl()->set_sizes_and_strides(self.sizes(), self.strides());
+    // As the host kernel left it: lstsq's solution is the upper part of a taller matrix.
+    const bool apart = self.numel() > 0 && at::has_internal_overlap(self) != at::MemOverlap::Yes;
+    target.resize_(apart ? c10::IntArrayRef({span_of(self)}) : self.sizes());
+    if (apart) target.unsafeGetTensorImpl()->set_sizes_and_strides(self.sizes(), self.strides());
   }
   return copy_(target, self, false);
 }

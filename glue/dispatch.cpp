@@ -127,8 +127,11 @@ void call_functional(const Binding& binding, std::vector<c10::IValue>* stack) {
   for (size_t i = 0; i < outs.size(); i++) {
     const c10::ScalarType from = inner[i].toTensor().scalar_type(), to = outs[i].toTensor().scalar_type();
     TORCH_CHECK(c10::canCast(from, to), "result type ", from, " can't be cast to the desired output type ", to);
-    at::native::resize_output(outs[i].toTensor(), inner[i].toTensor().sizes());
-    outs[i].toTensor().copy_(inner[i].toTensor());
+    const at::Tensor& out = outs[i].toTensor();
+    const bool resized = at::native::resize_output(out, inner[i].toTensor().sizes());
+    // cpu writes one index after the other
+    if (resized && binding.name == "aten::nonzero.out") out.as_strided_(out.sizes(), {1, out.size(0)});
+    out.copy_(inner[i].toTensor());
   }
   stack->resize(base);
   for (auto& out : outs) stack->push_back(std::move(out));

@@ -213,6 +213,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("arange.start_step", TORCH_FN(arange));
   m.impl("arange.start_out", TORCH_FN(arange_out));
   m.impl("resize_", TORCH_FN(resize_op));
+  m.impl("_resize_output_", TORCH_FN(at::native::_resize_output_));
   m.impl("set_", TORCH_FN(set_nothing));
   m.impl("set_.source_Tensor", TORCH_FN(set_tensor));
   m.impl("set_.source_Storage", TORCH_FN(set_storage));

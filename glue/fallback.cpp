@@ -310,11 +310,17 @@ void bring_back(Stack* stack, size_t base, c10::Device device) {
 void host_routine(const c10::OperatorHandle& op, Stack* stack) {
   const size_t base = stack->size() - op.schema().arguments().size();
   const c10::Device device(kTpu, static_cast<c10::DeviceIndex>(device_of(*stack, base)));
-  each_tensor(*stack, base, [&](const at::Tensor& tensor) {
-    TORCH_CHECK(tensor.device() == device || (tensor.is_cpu() && tensor.dim() == 0),
+  const auto check_place = [&](const at::Tensor& tensor, bool written) {
+    TORCH_CHECK(tensor.device() == device || (tensor.is_cpu() && tensor.dim() == 0 && !written),
                 "Expected all tensors to be on the same device, but found at least two devices, ", device, " and ",
                 tensor.device(), "!");
-  });
+  };
+  each_tensor(*stack, base, [&](const at::Tensor& tensor) { check_place(tensor, false); });
+  const auto& args = op.schema().arguments();
+  for (size_t i = 0; i < args.size(); i++) {
+    const auto& value = (*stack)[base + i];
+    if (args[i].is_out() && value.isTensor() && value.toTensor().defined()) check_place(value.toTensor(), true);
+  }
   at::AutoDispatchBelowADInplaceOrView below;  // the copies belong to the op: no gradient of their own
   RECORD_FUNCTION("host routine", std::vector<c10::IValue>());
   tpt_counter_add(TPT_COUNTER_host_routines, 1);

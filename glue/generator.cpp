@@ -115,12 +115,20 @@ at::Tensor &normal_(at::Tensor &self, double mean, double std, std::optional<at:
   return self;
 }
 
+// As cpu does: a target of any dtype, resized without a word.
+at::Tensor &bernoulli_out(const at::Tensor &self, std::optional<at::Generator> generator, at::Tensor &out) {
+  return out.resize_(self.sizes()).bernoulli_(self, generator);
+}
+
 }  // namespace
 
 // Room for two blocks an element: more than any way of drawing numbers takes.
 uint64_t blocks_for(int64_t elements) { return 2 * static_cast<uint64_t>(elements) + 16; }
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) { m.impl("normal_", TORCH_FN(normal_)); }
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("normal_", TORCH_FN(normal_));
+  m.impl("bernoulli.out", TORCH_FN(bernoulli_out));
+}
 
 const at::Generator &default_generator(int device) {
   const int index = device < 0 ? current_device() : device;

@@ -136,6 +136,7 @@ const c10::KernelFunction* structured_meta(const std::string& name) {
     STRUCTURED("baddbmm", baddbmm);
     STRUCTURED("bmm", bmm);
     STRUCTURED("cat", cat);
+    STRUCTURED("cat.out", cat_outf);  // the Python one forgets channels_last when it resizes the target
     STRUCTURED("cumprod", cumprod);
     STRUCTURED("cumsum", cumsum);
     STRUCTURED("elu_backward", elu_backward);

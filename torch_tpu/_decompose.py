@@ -87,8 +87,7 @@ def _store(target, value):
         return
     if not torch.can_cast(value.dtype, target.dtype):
         raise RuntimeError(f"result type {value.dtype} can't be cast to the desired output type {target.dtype}")
-    if target.shape != value.shape:
-        target.resize_(value.shape)
+    torch._resize_output_(target, value.shape, target.device)  # with the warning that is due
     target.copy_(value)
 
 
@@ -129,6 +128,12 @@ def _bincount(x, weights=None, minlength=0):
     return counts.index_add_(0, x.to(torch.int64), weights)
 
 
+def _addbmm_(x, a, b, *, beta=1, alpha=1):
+    """Alone among in-place ops this one gives self the size of the result."""
+    result = torch.addbmm(x, a, b, beta=beta, alpha=alpha)
+    return x.resize_(result.shape).copy_(result)
+
+
 def _assert_async(x, msg="Expected Tensor with single nonzero value, but got zero"):
     if x.numel() != 1:
         raise RuntimeError(
@@ -149,6 +154,7 @@ _OWN = {
     **_composed_nn.OPS,
     **_sparse.OPS,
     **_nested.OPS,
+    "aten::addbmm_": _addbmm_,
     "aten::bincount": _bincount,
     "aten::_assert_async": _assert_async,
     "aten::_assert_async.msg": lambda x, assert_msg: _assert_async(x, assert_msg),
