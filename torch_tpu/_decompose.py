@@ -85,6 +85,9 @@ def _store(target, value):
         for one, other in zip(target, value, strict=True):
             _store(one, other)
         return
+    if target.device != value.device:
+        places = f"{value.device} and {target.device}"
+        raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices, {places}!")
     if not torch.can_cast(value.dtype, target.dtype):
         raise RuntimeError(f"result type {value.dtype} can't be cast to the desired output type {target.dtype}")
     torch._resize_output_(target, value.shape, target.device)  # with the warning that is due
