@@ -148,7 +148,6 @@ const c10::KernelFunction* structured_meta(const std::string& name) {
     STRUCTURED("hardshrink", hardshrink);
     STRUCTURED("hardsigmoid_backward", hardsigmoid_backward);
     STRUCTURED("index.Tensor", index);
-    STRUCTURED("index_add", index_add);
     STRUCTURED("index_copy", index_copy);
     STRUCTURED("isneginf", isneginf);
     STRUCTURED("isposinf", isposinf);

@@ -424,3 +424,9 @@ def test_same_op_with_other_indices_makes_no_new_program():
         x[(index + k).clone()].cpu()
     x[index].cpu()
     assert metrics.counters()["compiles"] - before <= 2  # of the addition and the copy
+
+
+def test_index_add_of_nothing():
+    for device in ("cpu", "tpu"):
+        none = torch.empty(0, dtype=torch.long, device=device)
+        assert torch.ones(5, device=device).index_add(0, none, torch.empty(0, device=device)).tolist() == [1] * 5
