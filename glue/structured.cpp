@@ -2,12 +2,14 @@
 // Python one instead, and the first of those imports torch._dynamo and all that hangs on it: a second or two in each process.
 #include <ATen/MetaFunctions.h>
 #include <ATen/ScalarOps.h>
+#include <ATen/WrapDimUtils.h>
 #include <ATen/core/boxing/KernelFunction.h>
 
 #include <optional>
 #include <string_view>
 #include <type_traits>
 #include <unordered_map>
+#include <vector>
 
 #include "convert.h"
 
@@ -26,6 +28,20 @@ at::Tensor fmod_number(const at::Tensor& x, const at::Scalar& y) { return at::me
 at::Tensor remainder_number(const at::Tensor& x, const at::Scalar& y) { return at::meta::remainder(x, wrapped(y)); }
 at::Tensor floor_divide(const at::Tensor& x, const at::Tensor& y) { return at::meta::div(x, y, "floor"); }
 at::Tensor floor_divide_number(const at::Tensor& x, const at::Scalar& y) { return at::meta::div(x, wrapped(y), "floor"); }
+at::Tensor relu(const at::Tensor& x) { return at::meta::clamp_min(x, 0); }
+at::Tensor isnan(const at::Tensor& x) { return at::meta::ne(x, x); }
+at::Tensor hardswish(const at::Tensor& x) { return at::meta::sigmoid(x); }
+at::Tensor stack(at::TensorList list, int64_t dim) {
+  std::vector<at::Tensor> parts;
+  for (const at::Tensor& part : list) {
+    TORCH_CHECK(part.sizes() == list[0].sizes(), "stack expects each tensor to be equal size, but got ", list[0].sizes(), " at entry 0 and ",
+                part.sizes(), " at entry ", parts.size());
+    parts.push_back(part.unsqueeze(dim));
+  }
+  TORCH_CHECK(!parts.empty(), "stack expects a non-empty TensorList");
+  const at::ITensorListRef all(parts);
+  return at::meta::cat(all, at::maybe_wrap_dim(dim, list[0].dim() + 1));
+}
 at::Tensor mean_of_all(const at::Tensor& x, std::optional<at::ScalarType> dtype) {
   return at::meta::mean(x, at::OptionalIntArrayRef(), false, dtype);
 }
@@ -246,10 +262,14 @@ const c10::KernelFunction* structured_meta(const std::string& name) {
     COMPOSED("floor_divide", floor_divide);
     COMPOSED("floor_divide.Scalar", floor_divide_number);
     COMPOSED("fmod.Scalar", fmod_number);
+    COMPOSED("hardswish", hardswish);
+    COMPOSED("isnan", isnan);
     COMPOSED("mean", mean_of_all);
     COMPOSED("mul.Scalar", mul_number);
+    COMPOSED("relu", relu);
     COMPOSED("remainder.Scalar", remainder_number);
     COMPOSED("rsub.Scalar", rsub_number);
+    COMPOSED("stack", stack);
     COMPOSED("sub.Scalar", sub_number);
     COMPOSED("sum", sum_of_all);
 #undef COMPOSED
