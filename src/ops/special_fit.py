@@ -1,10 +1,13 @@
 """Fits the polynomials of special_tables.h with mpmath: Chebyshev interpolation at 60 digits, written as power series.
 
-    python special_fit.py > special_tables.h
+    python special_fit.py special_tables.h       (the build does it)
 
 Each table is a polynomial in t, t in [-1, 1]; expr_library.c says how t comes from x. Two degrees are written, one for
 float32 and one for float64. The choice of variables follows the literature named there; the coefficients are computed here.
 """
+
+import contextlib
+import sys
 
 import mpmath as mp
 
@@ -238,4 +241,5 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    with open(sys.argv[1], "w") as header, contextlib.redirect_stdout(header):
+        main()
