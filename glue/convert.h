@@ -107,6 +107,17 @@ struct Converted {
   bool has_tensor = false;  // some argument lives on a tpu device
 };
 
+// Ends a begun call, once.
+struct CallEnd {
+  tpt_call_t* call;
+  bool open = true;
+  ~CallEnd() { close(); }
+  void close() {
+    if (open) tpt_call_end(call);
+    open = false;
+  }
+};
+
 using Args = c10::ArrayRef<c10::IValue>;
 
 // ---- convert.cpp

@@ -149,11 +149,6 @@ struct Take<at::Tensor&> {
   static constexpr int kCount = 0;
 };
 
-struct CallEnd {
-  tpt_call_t* call;
-  ~CallEnd() { tpt_call_end(call); }
-};
-
 template <class R, class... A>
 class DirectKernel final {
  public:
@@ -167,7 +162,7 @@ class DirectKernel final {
     if (C10_UNLIKELY((binding_.flags & TPT_ROW_DOT) && tpt_precision_matters())) note_precision();
     tpt_call_t call;
     check(tpt_call_begin(&call, binding_.op, flat.args, binding_.nargs, flat.device));
-    const CallEnd end{&call};
+    CallEnd end{&call};
     if (C10_UNLIKELY(call.plan == nullptr || call.nouts != Take<R>::kCount)) return boxed(args...);
     call.where = C10_UNLIKELY(wants_line(binding_)) ? python_where() : nullptr;
     tpt_storage_t* outs[Take<R>::kCount + 1];

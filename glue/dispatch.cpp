@@ -12,17 +12,6 @@ namespace tpt_glue {
 
 namespace {
 
-// Ends the core's call whatever happens.
-struct CallEnd {
-  tpt_call_t* call;
-  bool open = true;
-  ~CallEnd() { close(); }
-  void close() {
-    if (open) tpt_call_end(call);
-    open = false;
-  }
-};
-
 // Output storages that no tensor owns yet.
 struct Outputs {
   static constexpr int kInline = 8;
