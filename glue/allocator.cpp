@@ -3,6 +3,8 @@
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/CPUAllocator.h>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <map>
 #include <mutex>
@@ -53,8 +55,10 @@ struct DeviceAllocator final : c10::DeviceAllocator {
     check_device(c10::Device(kTpu, device));
     tpt_memory_stats_t now{};
     check(tpt_device_memory(device, &now));
-    const int64_t free = std::max<int64_t>(now.limit - now.in_use, 0);
-    return {static_cast<size_t>(free), static_cast<size_t>(now.limit)};
+    // CPU plugins name no limit: theirs is the host's memory.
+    const int64_t total = now.limit > 0 ? now.limit : static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+    const int64_t free = std::max<int64_t>(total - now.in_use, 0);
+    return {static_cast<size_t>(free), static_cast<size_t>(total)};
   }
 };
 

@@ -46,13 +46,25 @@ bool fits_mask(const std::optional<at::Tensor>& mask, const at::Tensor& query, c
   return true;
 }
 
+// Under vmap, and under torch.func's own gradients, PyTorch's parts have rules that the fused op lacks.
+bool is_transformed(const at::Tensor& tensor) {
+  return tensor.key_set().has_any(c10::DispatchKeySet({c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper,
+                                                       c10::DispatchKey::Batched}));
+}
+
 // Whoever allows any fused kernel of another device means: fused. Dropout has none here.
 int64_t choose(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const std::optional<at::Tensor>& mask,
-               double dropout, bool causal, std::optional<double>, bool gqa) {
+               double dropout, bool, std::optional<double>, bool gqa) {
   const at::Context& context = at::globalContext();
   const bool fused = context.userEnabledOverrideableSDP() || context.userEnabledFlashSDP() || context.userEnabledMemEfficientSDP();
   const bool masked = mask.has_value() && mask->defined();
-  const bool can = dropout == 0 && !(causal && masked) && fits(query, key, value, gqa) && fits_mask(mask, query, key);
+  TORCH_CHECK(dropout >= 0 && dropout <= 1, "dropout probability has to be between 0 and 1, but got ", dropout);
+  TORCH_CHECK_INDEX(!masked || query.dim() != 4 || mask->dim() >= 2, "Dimension out of range: an attention mask has two or more, got ",
+                    masked ? mask->dim() : 0);
+  // As on cpu a mask that learns takes the parts, which can be differentiated twice.
+  const bool learns = masked && mask->requires_grad() && at::GradMode::is_enabled();
+  const bool transformed = is_transformed(query) || is_transformed(key) || is_transformed(value) || (masked && is_transformed(*mask));
+  const bool can = dropout == 0 && !learns && !transformed && fits(query, key, value, gqa) && fits_mask(mask, query, key);
   if (fused && can) return static_cast<int64_t>(at::SDPBackend::overrideable);
   if (context.userEnabledMathSDP()) return static_cast<int64_t>(at::SDPBackend::math);
   return static_cast<int64_t>(at::SDPBackend::error);

@@ -3,10 +3,6 @@
 #include <ATen/autocast_mode.h>
 #include <torch/library.h>
 
-#include <mutex>
-
-#include "glue.h"
-
 namespace at::autocast {
 
 namespace {
@@ -17,7 +13,11 @@ struct SetDefault {
 // The dtype is per thread in PyTorch; threads that autograd starts inherit it from the caller.
 const SetDefault set_default;
 
-void add_kernels(torch::Library& m) {
+}  // namespace
+
+TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) { m.fallback(torch::CppFunction::makeFallthrough()); }
+
+TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
 #define TPT_LOWER(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, lower_precision_fp)
 #define TPT_FP32(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, fp32)
 #define TPT_FP32_OPT(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, fp32_set_opt_dtype)
@@ -32,20 +32,4 @@ void add_kernels(torch::Library& m) {
   KERNEL_PRIVATEUSEONE(cat, promote)
 }
 
-}  // namespace
 }  // namespace at::autocast
-
-namespace tpt_glue {
-
-// A fallback goes through all of PyTorch's ops, some milliseconds: not for whoever never says autocast.
-void register_autocast() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    static auto* any = new torch::Library(torch::Library::IMPL, "_", c10::DispatchKey::AutocastPrivateUse1, __FILE__, __LINE__);
-    static auto* aten = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::AutocastPrivateUse1, __FILE__, __LINE__);
-    any->fallback(torch::CppFunction::makeFallthrough());
-    at::autocast::add_kernels(*aten);
-  });
-}
-
-}  // namespace tpt_glue

@@ -55,9 +55,6 @@ void register_rows();  // one boxed kernel a schema of every row; called once fr
 void run_op(const tpt_op_t *op, const tpt_arg_t *args, int nargs, int device, const tpt_spec_t *specs, int nspecs,
             tpt_storage_t **out_storages);
 
-// ---- autocast.cpp
-void register_autocast();  // once; torch.autocast asks for the dtypes first, which leads here
-
 // ---- copy.cpp
 at::Tensor to_host(const at::Tensor &tensor);  // a cpu tensor of equal dtype and sizes (waits)
 void copy_device(const at::Tensor &dst, const at::Tensor &src);  // same device: row "copy" in place (casts, broadcasts, views)

@@ -212,11 +212,6 @@ PyObject *graph_cut(PyObject *, PyObject *arg) {
   return none();
 }
 
-PyObject *register_autocast_kernels(PyObject *, PyObject *) {
-  register_autocast();
-  Py_RETURN_NONE;
-}
-
 PyObject *explain_start(PyObject *, PyObject *) {
   tpt_explain_start();
   return none();
@@ -332,7 +327,6 @@ PyMethodDef methods[] = {
     {"defer_push", defer_push, METH_NOARGS, "Ops are recorded until the matching defer_pop."},
     {"defer_pop", defer_pop, METH_O, "Ends defer_push; the outermost one runs what was recorded."},
     {"graph_cut", graph_cut, METH_O, "Runs what was recorded for a device."},
-    {"register_autocast", register_autocast_kernels, METH_NOARGS, "Gives autocast its kernels for this device."},
     {"explain_start", explain_start, METH_NOARGS, "From now on notes are taken of what is cut."},
     {"explain_stop", explain_stop, METH_NOARGS, "Ends that; the notes as tuples, see torch_tpu/_explain.py."},
     {"precision_get", precision_get, METH_NOARGS, "0 default, 1 high, 2 highest."},

@@ -102,5 +102,4 @@ def precision(mode: Precision | str) -> Iterator[None]:
 
 def get_amp_supported_dtype() -> list[torch.dtype]:
     """What ``torch.autocast("tpu")`` may cast to; the first is its default."""
-    _C.register_autocast()  # autocast asks here before it does anything
     return [torch.bfloat16, torch.float16]

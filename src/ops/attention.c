@@ -104,22 +104,30 @@ static tpt_val_t row_reduce(tpt_ir_t *b, tpt_val_t x, tpt_ir_reducer_t op) {
     return tpt_ir_unsqueeze(b, op == TPT_IR_RED_ADD ? tpt_nn_sum(b, x, 1, dims) : tpt_ir_reduce(b, op, x, 1, dims), 2);
 }
 
-/* Rows that see nothing give zeros, and a log-sum of -inf. */
+/* Softmax of the scores along their rows. Rows that see nothing give zeros, and a log-sum of the lowest number. */
+typedef struct probabilities {
+    tpt_val_t p, lse;
+} probabilities_t;
+
+static probabilities_t softmax_rows(tpt_ir_t *b, const attention_t *a, tpt_val_t s) {
+    tpt_val_t top = row_reduce(b, s, TPT_IR_RED_MAX), low = tpt_ir_lowest(b, a->compute);
+    tpt_val_t blind = tpt_ir_compare(b, TPT_IR_EQ, top, low), zero = tpt_ir_const_f(b, a->compute, 0);
+    tpt_val_t shift = tpt_ir_select(b, blind, zero, top), e = tpt_ir_unary(b, TPT_IR_EXP, tpt_ir_sub(b, s, shift));
+    tpt_val_t sum = row_reduce(b, e, TPT_IR_RED_ADD);
+    tpt_val_t p = tpt_ir_div(b, e, tpt_ir_select(b, blind, tpt_ir_const_f(b, a->compute, 1), sum));
+    return (probabilities_t){.p = p, .lse = tpt_ir_add(b, shift, tpt_ir_unary(b, TPT_IR_LOG, sum))};
+}
+
 void tpt_ops_attention(tpt_lower_t *L) {
     tpt_ir_t *b = L->ir;
     const attention_t a = read_attention(L);
-    tpt_val_t s = scores(L, &a), top = row_reduce(b, s, TPT_IR_RED_MAX), low = tpt_ir_lowest(b, a.compute);
-    tpt_val_t blind = tpt_ir_compare(b, TPT_IR_EQ, top, low), zero = tpt_ir_const_f(b, a.compute, 0);
-    tpt_val_t shift = tpt_ir_select(b, blind, zero, top), e = tpt_ir_unary(b, TPT_IR_EXP, tpt_ir_sub(b, s, shift));
-    tpt_val_t sum = row_reduce(b, e, TPT_IR_RED_ADD);
-    tpt_val_t p = tpt_ir_div(b, e, tpt_ir_select(b, blind, tpt_ir_const_f(b, a.compute, 1), sum));
-    tpt_val_t out = tpt_ir_convert(b, batched_as(b, &a, tpt_ir_convert(b, p, a.dtype), 2, a.v, 1, a.dtype), a.dtype);
-    tpt_val_t lse = tpt_ir_add(b, shift, tpt_ir_unary(b, TPT_IR_LOG, sum));
+    const probabilities_t soft = softmax_rows(b, &a, scores(L, &a));
+    tpt_val_t out = tpt_ir_convert(b, batched_as(b, &a, tpt_ir_convert(b, soft.p, a.dtype), 2, a.v, 1, a.dtype), a.dtype);
     tpt_type_t shape = *tpt_ir_type(b, tpt_lower_tensor(L, "query"));
     const int64_t lse_dims[3] = {a.batch, a.heads * a.groups, a.rows};
     shape.dims[shape.rank - 1] = a.value_width;
     tpt_lower_result(L, tpt_ir_reshape(b, out, shape.rank, shape.dims));
-    tpt_lower_result(L, tpt_ir_reshape(b, lse, 3, lse_dims));
+    tpt_lower_result(L, tpt_ir_reshape(b, soft.lse, 3, lse_dims));
 }
 
 /* Sums g (the five-dim view) down to the shape of the bias. */
@@ -143,9 +151,8 @@ void tpt_ops_attention_backward(tpt_lower_t *L) {
     const int64_t n = a.batch * a.heads, rows = a.groups * a.rows;
     tpt_val_t gy = reshape3(b, tpt_nn_tensor(L, "grad_out", a.dtype), n, rows, a.value_width);
     tpt_val_t out = reshape3(b, tpt_nn_tensor(L, "out", a.compute), n, rows, a.value_width);
-    tpt_val_t lse = reshape3(b, tpt_nn_tensor(L, "logsumexp", a.compute), n, rows, 1);
-    tpt_val_t blind = tpt_ir_compare(b, TPT_IR_EQ, lse, tpt_ir_lowest(b, a.compute)), zero = tpt_ir_const_f(b, a.compute, 0);
-    tpt_val_t p = tpt_ir_unary(b, TPT_IR_EXP, tpt_ir_sub(b, scores(L, &a), tpt_ir_select(b, blind, zero, lse)));
+    /* Not from the log-sum: beside a large score the logarithm of the sum is lost. */
+    tpt_val_t p = softmax_rows(b, &a, scores(L, &a)).p;
     tpt_val_t delta = row_reduce(b, tpt_ir_mul(b, tpt_ir_convert(b, gy, a.compute), out), TPT_IR_RED_ADD), held = TPT_VAL_NONE;
     tpt_ir_barrier(b, 1, &delta, &held);
     tpt_val_t gs = tpt_ir_mul(b, p, tpt_ir_sub(b, batched(b, &a, gy, 2, a.v, 2), held));

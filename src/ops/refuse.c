@@ -145,5 +145,7 @@ void tpt_refuse_divisors(tpt_lower_t *L) {
     if (!is_whole(dtype_of(&L->args[arg])) || !is_whole(dtype_of(&L->args[with]))) return;
     if (rule->when && !tpt_lower_has(L, rule->when)) return;
     tpt_val_t divisor = tpt_lower_tensor(L, rule->arg);
+    const bool empty = L->args[with].kind == TPT_ARG_TENSOR && tpt_ir_numel(L->ir, tpt_lower_tensor(L, rule->with)) == 0;
+    if (empty || tpt_ir_numel(L->ir, divisor) == 0) return; /* nothing is divided */
     tpt_lower_refuse(L, tpt_ir_compare(L->ir, TPT_IR_EQ, divisor, tpt_ir_like(L->ir, divisor, 0)), "ZeroDivisionError");
 }

@@ -124,6 +124,10 @@ void tpt_scatter_index(tpt_lower_t *L) {
     reduction_t reduction = kind == COPY ? RED_SET : kind == ADD ? RED_SUM : reduction_of(L);
     tpt_dtype_t work = work_dtype(reduction, (tpt_dtype_t)type.dtype);
     if (tpt_ir_status(L->ir) != NULL) return;
+    if (tpt_type_numel(&type) == 0) { /* as on cpu: there is no place that an index could miss */
+        tpt_lower_result(L, x);
+        return;
+    }
     x = tpt_ir_convert(L->ir, at_least_1d(L->ir, x), work);
     target_t t = {.rows = true, .dim = tpt_lower_dim(L, "dim", type.rank, 0)};
     t.index = tpt_index_strict(L, tpt_ir_flatten(L->ir, tpt_lower_tensor(L, "index")), tpt_ir_dim(L->ir, x, t.dim));

@@ -49,20 +49,31 @@ static void forget(tpt_flag_t *f) {
     tpt_free(f->messages);
 }
 
-static void remember_failed(tpt_dev_t *dev, uint64_t number) {
-    tpt_status_t *full = tpt_vec_reserve(&dev->failed, &dev->failed_capacity, dev->nfailed + 1, sizeof number, MAX_FAILED);
+static void remember_failed(tpt_dev_t *dev, uint64_t number, tpt_code_t code) {
+    tpt_failed_t failed = {.number = number, .code = code};
+    tpt_status_t *full = tpt_vec_reserve(&dev->failed, &dev->failed_capacity, dev->nfailed + 1, sizeof failed, MAX_FAILED);
     if (full) { /* the oldest are forgotten */
         tpt_status_free(full);
         if (dev->nfailed == 0) return;
-        memmove(dev->failed, dev->failed + 1, --dev->nfailed * sizeof number);
+        memmove(dev->failed, dev->failed + 1, --dev->nfailed * sizeof failed);
     }
-    dev->failed[dev->nfailed++] = number;
+    dev->failed[dev->nfailed++] = failed;
 }
 
-bool tpt_flag_failed(tpt_dev_t *dev, uint64_t number) {
+static const tpt_failed_t *find_failed(const tpt_dev_t *dev, uint64_t number) {
     for (size_t i = dev->nfailed; number && i > 0; i--)
-        if (dev->failed[i - 1] == number) return true;
-    return false;
+        if (dev->failed[i - 1].number == number) return &dev->failed[i - 1];
+    return NULL;
+}
+
+bool tpt_flag_failed(tpt_dev_t *dev, uint64_t number) { return find_failed(dev, number) != NULL; }
+
+tpt_status_t *tpt_flag_refuse(tpt_dev_t *dev, uint64_t number) {
+    const tpt_failed_t *failed = find_failed(dev, number);
+    if (!failed) return NULL;
+    if (failed->code == TPT_OUT_OF_RANGE)
+        return tpt_status_make(failed->code, "this value depends on an op with an index out of range, which was reported before");
+    return tpt_status_make(failed->code, "this value depends on an op that refused its values, which was reported before");
 }
 
 bool tpt_flag_open(const tpt_dev_t *dev, uint64_t number) {
@@ -82,10 +93,11 @@ uint64_t tpt_flag_join(tpt_dev_t *dev, uint64_t a, uint64_t b) {
 static tpt_status_t *read_flag(tpt_dev_t *dev, tpt_flag_t *f) {
     int32_t word = 0;
     TPT_TRY(tpt_buffer_to_host(f->word, 0, sizeof word, &word));
-    if (word == 0 && !tpt_flag_failed(dev, f->parent)) return NULL;
-    remember_failed(dev, f->number);
-    if (word == 0) return NULL; /* its parent was reported */
+    const tpt_failed_t *parent = find_failed(dev, f->parent);
+    if (word == 0 && !parent) return NULL;
     int at = word >= 1 && word <= f->nmessages ? word - 1 : 0;
+    remember_failed(dev, f->number, word == 0 ? parent->code : f->messages[at].code);
+    if (word == 0) return NULL; /* its parent was reported */
     return tpt_status_make(f->messages[at].code, "%s", f->messages[at].text);
 }
 

@@ -293,6 +293,11 @@ typedef struct tpt_loop {
 } tpt_loop_t;
 
 #define TPT_UNFINISHED 64
+typedef struct tpt_failed {
+    uint64_t number;
+    tpt_code_t code; /* of its report */
+} tpt_failed_t;
+
 typedef struct tpt_dev {
     tpt_mutex_t lock;
     int index;
@@ -307,7 +312,7 @@ typedef struct tpt_dev {
     uint64_t next_flag;
     tpt_flag_t *flags;
     size_t nflags, flags_capacity;
-    uint64_t *failed; /* numbers of flags that were set */
+    tpt_failed_t *failed; /* flags that were set */
     size_t nfailed, failed_capacity;
     tpt_status_t *late; /* an error still to be reported */
     tpt_map_t constants; /* small packs -> buffer */
@@ -365,6 +370,8 @@ void tpt_flags_clear(tpt_dev_t *dev);
 /* Reads the flags that are ready (all of them when `wait`); the first set one becomes an IndexError. */
 TPT_MUST_USE tpt_status_t *tpt_flags_check(tpt_dev_t *dev, bool wait);
 bool tpt_flag_failed(tpt_dev_t *dev, uint64_t number);
+/* The error for reading a value that bears such a flag; NULL for any other. */
+TPT_MUST_USE tpt_status_t *tpt_flag_refuse(tpt_dev_t *dev, uint64_t number);
 bool tpt_flag_open(const tpt_dev_t *dev, uint64_t number);
 
 /* ---- numbers (pack.c) ---------------------------------------------------------------------------------------------- */

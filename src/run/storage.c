@@ -145,9 +145,7 @@ tpt_status_t *tpt_storage_from_host(tpt_storage_t *s, tpt_dtype_t dtype, int ran
 /* Bad indices found so far are reported at any host read; a value that depends on one is refused for ever. */
 static tpt_status_t *check_flags(tpt_dev_t *dev, const tpt_storage_t *s) {
     if (dev->nflags) TPT_TRY(tpt_flags_check(dev, true));
-    if (tpt_flag_failed(dev, s->flag))
-        return tpt_status_make(TPT_OUT_OF_RANGE, "this value depends on an op with an index out of range, which was reported before");
-    return NULL;
+    return tpt_flag_refuse(dev, s->flag);
 }
 
 tpt_status_t *tpt_storage_to_host(tpt_storage_t *s, int64_t offset, int64_t nbytes, void *dst) {

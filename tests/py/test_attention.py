@@ -79,3 +79,47 @@ def test_wrong_shapes_are_refused_as_on_cpu():
     for device in ("cpu", "tpu"):
         with pytest.raises(RuntimeError):
             F.scaled_dot_product_attention(q.to(device), k.to(device), q.to(device))
+
+
+def test_rows_of_one_large_score():
+    """Beside a large finite score the logarithm of a row's sum is lost: the gradient may not go by it."""
+    grads = []
+    for device in ("cpu", "tpu"):
+        q, k, v = (rand(1, 2, 4, width, seed=i).to(device).requires_grad_() for i, width in enumerate((4, 4, 3)))
+        mask = torch.zeros(4, 4)
+        mask[2], mask[1] = torch.finfo(torch.float32).min, 1e9
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask.to(device))
+        grads.append(torch.autograd.grad(out.square().sum(), (q, k, v)))
+    same(grads[1], grads[0], 2e-5)
+
+
+def test_vmap_and_second_gradients():
+    x = rand(3, 2, 2, 3, 4)
+    mapped = torch.func.vmap(lambda x: F.scaled_dot_product_attention(x, x, x))
+    same(mapped(x.to("tpu")), mapped(x), 2e-5)
+    by_row = torch.func.vmap(torch.func.grad(lambda x: F.scaled_dot_product_attention(x, x, x).square().sum()))
+    same(by_row(x.to("tpu")), by_row(x), 2e-5)
+    seconds = []
+    for device in ("cpu", "tpu"):
+        q, bias = rand(1, 2, 3, 4).to(device).requires_grad_(), rand(3, 3).to(device).requires_grad_()
+        first = torch.autograd.grad(F.scaled_dot_product_attention(q, q, q, bias).square().sum(), q, create_graph=True)[0]
+        seconds.append(torch.autograd.grad(first.square().sum(), (q, bias)))
+    same(seconds[1], seconds[0], 1e-4)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"attn_mask": torch.ones(3, dtype=torch.bool)}, {"dropout_p": -0.1}, {"attn_mask": torch.ones(2, 2)}], ids=str
+)
+def test_wrong_options_are_refused_as_on_cpu(wrong):
+    x = rand(1, 2, 3, 4)
+    with pytest.raises(Exception) as expected:
+        F.scaled_dot_product_attention(x, x, x, **wrong)
+    moved = {name: value.to("tpu") if isinstance(value, torch.Tensor) else value for name, value in wrong.items()}
+    with pytest.raises(expected.type):
+        F.scaled_dot_product_attention(*[x.to("tpu")] * 3, **moved)
+
+
+def test_mask_and_causal_at_once():
+    x, mask = rand(1, 2, 3, 4), rand(3, 3)
+    got = F.scaled_dot_product_attention(*[x.to("tpu")] * 3, attn_mask=mask.to("tpu"), is_causal=True)
+    same(got, F.scaled_dot_product_attention(x, x, x, attn_mask=mask, is_causal=True), 2e-5)

@@ -301,7 +301,7 @@ def test_remote_that_cannot_be_reached(tmp_path, expected, url):
 
 def test_transport_that_hangs_delays_nothing_for_long(tmp_path, expected):
     script = tmp_path / "hang.py"
-    script.write_text("import time\ntime.sleep(600)\n")
+    script.write_text("import time\ntime.sleep(60)\n")
     settings = {
         "TORCH_TPU_TIER3_COMPILATION_CACHE_ROOT": "memory://x",
         "TORCH_TPU_CACHE_TRANSPORT": f"{sys.executable}:{script}",

@@ -430,3 +430,30 @@ def test_index_add_of_nothing():
     for device in ("cpu", "tpu"):
         none = torch.empty(0, dtype=torch.long, device=device)
         assert torch.ones(5, device=device).index_add(0, none, torch.empty(0, device=device)).tolist() == [1] * 5
+
+
+def test_nothing_is_out_of_range_where_nothing_is():
+    for device in ("cpu", "tpu"):
+        far = torch.tensor([5], device=device)
+        assert torch.zeros(3, 0, device=device).index_add(0, far, torch.ones(1, 0, device=device)).shape == (3, 0)
+        none = torch.zeros(0, dtype=torch.int32, device=device)
+        assert torch.fmod(none, torch.zeros(1, dtype=torch.int32, device=device)).tolist() == []
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int16], ids=str)
+def test_indices_of_wrong_dtypes_are_refused(dtype):
+    for device in ("cpu", "tpu"):
+        index, x = torch.zeros(2, dtype=dtype, device=device), torch.ones(3, 2, device=device)
+        for call in (lambda: x.index_add(0, index, x[:2]), lambda: x.index_copy(0, index, x[:2])):
+            with pytest.raises(RuntimeError):
+                call()
+
+
+def test_a_refused_value_keeps_its_error():
+    quotient = torch.tensor([1, 2]).to("tpu")
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        quotient = quotient // torch.tensor([0, 1]).to("tpu")
+        torch.ones(2).to("tpu").tolist()
+    if quotient.dtype == torch.int64 and quotient.numel() == 2:
+        with pytest.raises(RuntimeError):
+            (quotient // torch.tensor([0, 1]).to("tpu")).tolist()
