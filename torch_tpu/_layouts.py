@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -26,15 +27,17 @@ _COO_MAKERS = ("_sparse_coo_tensor_with_dims", "_sparse_coo_tensor_with_dims_and
 
 def _first(op: Any) -> Callable[..., Any]:
     def run(*args: Any, **kwargs: Any) -> Any:
-        if _makers:
-            _makers.pop()._destroy()
-            _libraries[0].fallback(_fallback("SparsePrivateUse1"), "SparsePrivateUse1")
+        with _lock:
+            if _makers:
+                _libraries[0].fallback(_fallback("SparsePrivateUse1"), "SparsePrivateUse1")
+                _makers.pop()._destroy()
         return op(*args, **kwargs)
 
     return run
 
 
 _makers: list[torch.library.Library] = []
+_lock = threading.Lock()
 
 
 def register() -> None:

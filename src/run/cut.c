@@ -81,7 +81,8 @@ static tpt_status_t *make_key(tpt_graph_t *g, const tpt_cut_t *cut, uint32_t *ou
     return NULL;
 }
 
-#define BRIEF_VALUES 256 /* XLA: 1,000 operations */
+/* So few values that a processor's plugin runs the program at once, in the caller's thread. XLA: 1,000 operations. */
+#define BRIEF_VALUES 256
 static bool is_brief(const tpt_graph_t *g, const tpt_cut_t *cut) {
     int64_t values = 0;
     for (int i = 0; i < cut->ninputs && values <= BRIEF_VALUES; i++) values += tpt_type_numel(g->values[cut->inputs[i]].type);
@@ -94,7 +95,7 @@ static tpt_status_t *make_prog(tpt_dev_t *dev, const tpt_graph_t *g, const tpt_c
     tpt_counter_add(TPT_COUNTER_program_misses, 1);
     TPT_TRY(tpt_prog_lower(g, cut, out_prog, &text));
     tpt_log(TPT_LOG_DEBUG, "compiling\n%s", text);
-    (*out_prog)->brief = is_brief(g, cut);
+    (*out_prog)->lingers = tpt_client_donation_waits(tpt_runtime_client()) && !is_brief(g, cut);
     (*out_prog)->name = tpt_hash64(text, strlen(text)); /* here: the compile may happen elsewhere, on a copy */
     tpt_status_t *status = tpt_prog_compile(*out_prog, text, dev->index);
     tpt_free(text);
@@ -160,9 +161,8 @@ static tpt_status_t *run_room(tpt_run_t *r, int nargs, int nouts, int ninputs) {
  * or if a fresh buffer costs more still. In-place multiply on the CPU plugin of 0.81, us with and without donation right after
  * another one: 4 to 128 KB 26 and 6; 512 KB 50 and 29; 1 MB 56 and 62; 4 MB 96 and 930. */
 static bool donation_pays(const tpt_dev_t *dev, const tpt_buffer_t *b) {
-    if (!tpt_client_donation_waits(tpt_runtime_client()) || tpt_buffer_nbytes(b) >= 1 << 20) return true;
-    const uint64_t used = tpt_buffer_last_use(b);
-    return used == 0 || used < atomic_load_explicit(&dev->clock, memory_order_relaxed);
+    const uint64_t used = tpt_buffer_last_use(b); /* 0 wherever nothing waits: no program notes its uses there */
+    return used == 0 || used < atomic_load_explicit(&dev->clock, memory_order_relaxed) || tpt_buffer_nbytes(b) >= 1 << 20;
 }
 
 /* An old value is donated when this graph holds the only reference to it. */
@@ -198,7 +198,7 @@ tpt_status_t *tpt_cut_execute(tpt_dev_t *dev, const tpt_graph_t *g, tpt_prog_t *
     } else if (!status) {
         status = tpt_program_execute(prog->program, dev->index, r->nargs, r->args, r->nkeep, r->keep, prog->nresults, r->outs);
         tpt_counter_add(TPT_COUNTER_executes, 1);
-        if (!status && !prog->brief) note_uses(dev, cut->ninputs, prog->nresults, r);
+        if (!status && prog->lingers) note_uses(dev, cut->ninputs, prog->nresults, r);
         if (r->ndonated) tpt_counter_add(TPT_COUNTER_donations, r->ndonated);
     }
     for (int i = cut->ninputs; i < r->nargs; i++) tpt_buffer_release(r->args[i]);
