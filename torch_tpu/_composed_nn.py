@@ -73,6 +73,13 @@ def _multi_margin_loss_backward(grad_output, x, target, p, margin, weight=None, 
     return (slope * _per_sample(grad_output, count, reduction)).reshape(x.shape)
 
 
+def _multilabel_margin_loss_forward(x, target, reduction):
+    from torch._decomp import decomposition_table
+
+    loss, is_target = decomposition_table[_aten.multilabel_margin_loss_forward.default](x, target, reduction)
+    return loss.reshape(()) if x.dim() < 2 else loss, is_target  # one sample's loss has no dims on cpu
+
+
 def _multilabel_margin_loss_backward(grad_output, x, target, reduction, is_target):
     if x.numel() == 0:
         return torch.zeros_like(x)
@@ -261,6 +268,7 @@ OPS = {
     "aten::_ctc_loss": _ctc_loss,
     "aten::_ctc_loss_backward": _ctc_loss_backward,
     "aten::multi_margin_loss_backward": _multi_margin_loss_backward,
+    "aten::multilabel_margin_loss_forward": _multilabel_margin_loss_forward,
     "aten::multilabel_margin_loss_backward": _multilabel_margin_loss_backward,
     "aten::fractional_max_pool2d": _fractional_max_pool(_aten.fractional_max_pool2d.default, (1, 0)),
     "aten::fractional_max_pool3d": _fractional_max_pool(_aten.fractional_max_pool3d.default, (0, 1, 2)),

@@ -354,7 +354,8 @@ TPT_API void tpt_index_checks_set(bool on);
     X(compiles) X(executes) X(plan_hits) X(plan_misses) X(program_hits) X(program_misses) X(cache_hits_memory)             \
     X(cache_hits_disk) X(cache_hits_remote) X(h2d_bytes) X(d2h_bytes) X(h2d_copies) X(d2h_copies) X(host_waits)            \
     X(fallbacks) X(host_routines) X(decompositions) X(donations) X(view_gathers) X(number_uploads) X(compile_ns)           \
-    X(cache_writes) X(cache_waits) X(cache_bad_entries) X(cache_evictions) X(cache_load_ns) X(cache_hit_ns)
+    X(cache_writes) X(cache_waits) X(cache_bad_entries) X(cache_evictions) X(cache_load_ns) X(cache_hit_ns) \
+    X(program_drops)
 typedef enum tpt_counter {
 #define TPT_COUNTER_ENUM(name) TPT_COUNTER_##name,
     TPT_COUNTERS(TPT_COUNTER_ENUM)

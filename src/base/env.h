@@ -29,6 +29,7 @@
     X(CACHE_TRANSPORT, "TORCH_TPU_CACHE_TRANSPORT", "", "set by the Python package: the program that speaks with the remote cache") \
     X(COMPILE_THREADS, "TORCH_TPU_COMPILE_THREADS", "-1", "programs compiled at once while the caller goes on; 0: it waits for each; -1: one a core, none on one core") \
     X(COMPILE_ONLY, "TORCH_TPU_COMPILE_ONLY", "0", "1: programs are compiled but not run; their results are zeros")         \
+    X(MAX_PROGRAMS, "TORCH_TPU_MAX_PROGRAMS", "0", "loaded programs that a process keeps; what was not used for longest goes. 0: what the device and the process' limit of mappings allow") \
     X(TIER2, "TORCH_TPU_TIER2_COMPILATION_CACHE", "", "TorchTPU's name for the directory: a path, or a folder in the user's cache") \
     X(TIER3, "TORCH_TPU_TIER3_COMPILATION_CACHE_ROOT", "", "URL of a remote compile cache, of any kind that fsspec knows")   \
     X(DEFER_AND_FUSE, "TORCH_TPU_DEFER_AND_FUSE", "0", "1: fused eager mode")                                              \

@@ -31,6 +31,8 @@ void tpt_cache_close(void) {
     place = NULL;
 }
 
+void tpt_cache_forget(void) { tpt_memory_clear(&the_hooks); }
+
 /* ---- keys ----------------------------------------------------------------------------------------------------------- */
 
 void tpt_cache_key_make(const void *options, size_t options_bytes, const char *text, size_t text_bytes, tpt_cache_key_t *out_key) {

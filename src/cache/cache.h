@@ -28,6 +28,8 @@ void tpt_cache_open(const tpt_cache_place_t *place, const tpt_cache_hooks_t *hoo
 void tpt_cache_write_all(void);
 /* Finishes what is being written, forgets the memory level. */
 void tpt_cache_close(void);
+/* Lets go of the programs that level 1 keeps; the other levels stay. */
+void tpt_cache_forget(void);
 
 /* The full key: an entry is used only if all of it is equal. `text` is borrowed. */
 typedef struct tpt_cache_key {

@@ -58,8 +58,14 @@ static tpt_val_t batched_as(tpt_ir_t *b, const attention_t *a, tpt_val_t x, int 
     d.lhs_contract[0] = cx;
     d.rhs_contract[0] = cy;
     const tpt_dtype_t as = tpt_ir_host_code(b) ? a->compute : out; /* as in matmul.c */
+    y = tpt_ir_convert(b, y, tpt_ir_dtype(b, x));
     d.out_dtype = as == tpt_ir_dtype(b, x) ? TPT_DTYPE_NONE : as;
     return tpt_ir_dot(b, x, y, &d);
+}
+
+/* An operand of a dot. Matrix units want halves; a processor multiplies in the compute dtype anyway, so nothing is rounded. */
+static tpt_val_t operand(tpt_ir_t *b, const attention_t *a, tpt_val_t x) {
+    return tpt_ir_host_code(b) ? x : tpt_ir_convert(b, x, a->dtype);
 }
 
 static tpt_val_t batched(tpt_ir_t *b, const attention_t *a, tpt_val_t x, int cx, tpt_val_t y, int cy) {
@@ -122,7 +128,7 @@ void tpt_ops_attention(tpt_lower_t *L) {
     tpt_ir_t *b = L->ir;
     const attention_t a = read_attention(L);
     const probabilities_t soft = softmax_rows(b, &a, scores(L, &a));
-    tpt_val_t out = tpt_ir_convert(b, batched_as(b, &a, tpt_ir_convert(b, soft.p, a.dtype), 2, a.v, 1, a.dtype), a.dtype);
+    tpt_val_t out = tpt_ir_convert(b, batched_as(b, &a, operand(b, &a, soft.p), 2, a.v, 1, a.dtype), a.dtype);
     tpt_type_t shape = *tpt_ir_type(b, tpt_lower_tensor(L, "query"));
     const int64_t lse_dims[3] = {a.batch, a.heads * a.groups, a.rows};
     shape.dims[shape.rank - 1] = a.value_width;
@@ -156,10 +162,10 @@ void tpt_ops_attention_backward(tpt_lower_t *L) {
     tpt_val_t delta = row_reduce(b, tpt_ir_mul(b, tpt_ir_convert(b, gy, a.compute), out), TPT_IR_RED_ADD), held = TPT_VAL_NONE;
     tpt_ir_barrier(b, 1, &delta, &held);
     tpt_val_t gs = tpt_ir_mul(b, p, tpt_ir_sub(b, batched(b, &a, gy, 2, a.v, 2), held));
-    tpt_val_t scaled = tpt_ir_convert(b, tpt_ir_mul(b, gs, a.scale), a.dtype);
+    tpt_val_t scaled = operand(b, &a, tpt_ir_mul(b, gs, a.scale));
     const char *const names[3] = {"query", "key", "value"};
     const tpt_val_t grads[3] = {batched_as(b, &a, scaled, 2, a.k, 1, a.dtype), batched_as(b, &a, scaled, 1, a.q, 1, a.dtype),
-                                batched_as(b, &a, tpt_ir_convert(b, p, a.dtype), 1, gy, 1, a.dtype)};
+                                batched_as(b, &a, operand(b, &a, p), 1, gy, 1, a.dtype)};
     for (int i = 0; i < 3; i++) {
         const tpt_type_t t = *tpt_ir_type(b, tpt_lower_tensor(L, names[i]));
         tpt_lower_result(L, tpt_ir_reshape(b, tpt_ir_convert(b, grads[i], t.dtype), t.rank, t.dims));

@@ -124,7 +124,9 @@ tpt_status_t *tpt_cut_program(tpt_dev_t *dev, tpt_graph_t *g, const tpt_cut_t *c
     tpt_plan_t *single = g->nnodes == 1 ? g->nodes[0].plan : NULL;
     if (found->prog) {
         tpt_counter_add(TPT_COUNTER_program_hits, 1);
+        tpt_prog_note_use(found->prog);
     } else {
+        tpt_progs_bound(dev);
         TPT_TRY(make_prog(dev, g, cut, &found->prog));
         tpt_status_t *status = tpt_prog_add(found->hash, g->key, found->words, found->prog);
         if (status) {

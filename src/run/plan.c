@@ -341,6 +341,18 @@ tpt_status_t *tpt_plan_add(const tpt_call_t *c, tpt_plan_t *plan, tpt_plan_t **o
     return status;
 }
 
+static void forget_progs(void *user, const tpt_map_entry_t *entry) {
+    (void)user;
+    tpt_plan_t *plan = entry->value;
+    plan->last[0] = plan->last[1] = NULL;
+}
+
+void tpt_plans_forget_progs(void) {
+    tpt_mutex_lock(&plans_lock);
+    tpt_map_each(&plans, forget_progs, NULL);
+    tpt_mutex_unlock(&plans_lock);
+}
+
 static void drop_plan(void *user, const tpt_map_entry_t *entry) {
     (void)user;
     tpt_plan_free(entry->value);

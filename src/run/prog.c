@@ -10,6 +10,7 @@
 
 static tpt_mutex_t progs_lock = TPT_MUTEX_INIT;
 static tpt_map_t progs = {.max = MAX_PROGS};
+static atomic_uint_fast64_t made; /* programs ever added */
 
 void tpt_prog_free(tpt_prog_t *prog) {
     if (!prog) return;
@@ -134,10 +135,54 @@ tpt_status_t *tpt_prog_add(uint64_t hash, const uint64_t *key, uint32_t words, t
     if (!prog->key) return tpt_status_oom(words * sizeof *key);
     memcpy(prog->key, key, words * sizeof *key);
     prog->key_words = words;
+    atomic_store(&prog->used, atomic_fetch_add(&made, 1) + 1);
     tpt_mutex_lock(&progs_lock);
     tpt_status_t *status = tpt_map_put(&progs, hash, key, words, prog);
     tpt_mutex_unlock(&progs_lock);
     return status;
+}
+
+/* What tells programs in use from old ones: each remembers how many there had been when it last ran. */
+void tpt_prog_note_use(tpt_prog_t *prog) {
+    atomic_store_explicit(&prog->used, atomic_load_explicit(&made, memory_order_relaxed), memory_order_relaxed);
+}
+
+size_t tpt_progs_count(void) {
+    tpt_mutex_lock(&progs_lock);
+    size_t count = progs.count;
+    tpt_mutex_unlock(&progs_lock);
+    return count;
+}
+
+typedef struct sweep {
+    tpt_map_t kept;
+    uint64_t since; /* programs that ran since then stay */
+    int64_t dropped;
+} sweep_t;
+
+static void sweep_prog(void *user, const tpt_map_entry_t *entry) {
+    sweep_t *s = user;
+    tpt_prog_t *prog = entry->value;
+    bool keep = atomic_load_explicit(&prog->used, memory_order_relaxed) >= s->since;
+    tpt_status_t *status = keep ? tpt_map_put(&s->kept, entry->hash, entry->key, entry->key_words, prog) : NULL;
+    if (keep && !status) return;
+    tpt_status_free(status);
+    tpt_prog_free(prog);
+    s->dropped++;
+}
+
+int64_t tpt_progs_drop_old(void) {
+    sweep_t s;
+    tpt_map_init(&s.kept, MAX_PROGS);
+    tpt_mutex_lock(&progs_lock);
+    size_t before = progs.count;
+    s.since = atomic_load(&made) - before / 2;
+    s.dropped = 0;
+    tpt_map_each(&progs, sweep_prog, &s);
+    tpt_map_free(&progs);
+    progs = s.kept;
+    tpt_mutex_unlock(&progs_lock);
+    return s.dropped;
 }
 
 static void drop_prog(void *user, const tpt_map_entry_t *entry) {

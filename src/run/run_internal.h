@@ -145,6 +145,7 @@ TPT_MUST_USE tpt_status_t *tpt_plan_set_outs(tpt_plan_t *plan, const tpt_spec_t 
 tpt_plan_t *tpt_plan_find(const tpt_call_t *call);
 TPT_MUST_USE tpt_status_t *tpt_plan_add(const tpt_call_t *call, tpt_plan_t *plan, tpt_plan_t **out_kept);
 void tpt_plans_clear(void);
+void tpt_plans_forget_progs(void); /* the locks of all devices are held */
 
 /* ---- the open graph (graph.c) -------------------------------------------------------------------------------------- */
 typedef struct tpt_node {
@@ -209,6 +210,7 @@ typedef struct tpt_prog {
     int nnodes, nresults;
     int64_t *result_bytes; /* of each result's dense host form */
     uint64_t name; /* hash of its text */
+    atomic_uint_fast64_t used; /* see tpt_prog_note_use */
     uint64_t *key;
     uint32_t key_words;
 } tpt_prog_t;
@@ -251,6 +253,10 @@ void tpt_prog_free(tpt_prog_t *prog);
 /* Runs the lowering of one plan in a scratch program: types of results, flags; fills the plan's unknown outputs. */
 TPT_MUST_USE tpt_status_t *tpt_prog_try_plan(tpt_plan_t *plan);
 void tpt_progs_clear(void);
+void tpt_prog_note_use(tpt_prog_t *prog);
+size_t tpt_progs_count(void);
+/* Frees the programs that were not used for longest, and says how many. The locks of all devices are held. */
+int64_t tpt_progs_drop_old(void);
 void tpt_prog_cache_open(tpt_client_t *client);
 /* A program from what the cache has found; false: there is none that can be used. */
 bool tpt_prog_load(tpt_prog_t *prog, const tpt_cache_key_t *key, const tpt_compile_options_t *options, tpt_cache_find_t *find);
@@ -325,6 +331,11 @@ void tpt_storage_drop(tpt_dev_t *dev, tpt_storage_t *storage);
 int tpt_runtime_devices(void);          /* 0 when closed */
 tpt_client_t *tpt_runtime_client(void); /* NULL when closed */
 tpt_dev_t *tpt_dev(int device);         /* never NULL for a valid index of an open runtime */
+/* With dev's lock held: takes those of all other devices, or none and false if one is busy. */
+bool tpt_devs_stop(tpt_dev_t *dev);
+void tpt_devs_go(tpt_dev_t *dev);
+/* Called before a program is made: too many loaded ones are too much for a process (bound.c). dev's lock is held. */
+void tpt_progs_bound(tpt_dev_t *dev);
 TPT_MUST_USE tpt_status_t *tpt_dev_get(int device, tpt_dev_t **out_dev); /* opens the runtime, checks the index */
 bool tpt_index_checks_on(void);
 bool tpt_env_donate(void); /* TORCH_TPU_DONATE, read once */

@@ -96,6 +96,21 @@ tpt_status_t *tpt_runtime_open(void) {
     return status;
 }
 
+bool tpt_devs_stop(tpt_dev_t *dev) {
+    for (int i = 0; i < device_count; i++) {
+        if (&devices[i] == dev || tpt_mutex_try(&devices[i].lock)) continue;
+        while (--i >= 0)
+            if (&devices[i] != dev) tpt_mutex_unlock(&devices[i].lock);
+        return false;
+    }
+    return true;
+}
+
+void tpt_devs_go(tpt_dev_t *dev) {
+    for (int i = 0; i < device_count; i++)
+        if (&devices[i] != dev) tpt_mutex_unlock(&devices[i].lock);
+}
+
 int tpt_runtime_devices(void) { return tpt_runtime_is_open() ? device_count : 0; }
 bool tpt_runtime_is_open(void) { return atomic_load_explicit(&the_client, memory_order_acquire) != NULL; }
 tpt_client_t *tpt_runtime_client(void) { return atomic_load_explicit(&the_client, memory_order_acquire); }

@@ -197,6 +197,13 @@ def _dense(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().resolve_conj().resolve_neg()
 
 
+def _usual_error(right: torch.Tensor, exact: torch.Tensor) -> float:
+    """Root mean square of the host's errors: some of its values are near the exact ones by luck."""
+    error = (right - exact).abs()
+    error = error[error.isfinite()]
+    return error.square().mean().sqrt().item() if error.numel() else 0.0
+
+
 def _compare_values(i: int, right: torch.Tensor, got: torch.Tensor, exact: torch.Tensor) -> bool:
     if right.is_nested:
         pairs = zip(right.unbind(), got.unbind(), exact.unbind(), strict=True)
@@ -211,7 +218,7 @@ def _compare_values(i: int, right: torch.Tensor, got: torch.Tensor, exact: torch
     right, got, exact = right.to(wide), got.to(wide), exact.to(wide)
     limit = _PASS.get(dtype, _PASS_HALF)
     close = torch.isclose(got, right, rtol=limit, atol=limit, equal_nan=True)
-    close |= (got - exact).abs() <= (right - exact).abs() + limit * (1 + exact.abs())
+    close |= (got - exact).abs() <= (right - exact).abs() + _usual_error(right, exact) + limit * (1 + exact.abs())
     if not close.all():
         apart = (got - right).abs()
         finite = apart[~close & apart.isfinite()]

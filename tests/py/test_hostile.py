@@ -262,3 +262,30 @@ print("end")
 """
     done = run(code, TORCH_TPU_DEFER_AND_FUSE=fused)
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "end", "")
+
+
+def test_programs_loaded_are_bounded():
+    """XLA's CPU programs take mappings of the process, which are few: the eldest programs go, and results stay right."""
+    code = """
+import threading, torch, torch_tpu
+def work(device, found):
+    x = torch.arange(64.0, device=device)
+    keep = torch.ones(3, device=device)
+    for again in range(2):
+        for n in range(1, 60):
+            y = x[:n] + 1
+            z = (x[:n] * 2).sum()
+            keep.add_(1)
+            assert y.cpu().equal(torch.arange(64.0)[:n] + 1) and z.item() == n * (n - 1)
+    found.append(keep.cpu().tolist())
+found = []
+threads = [threading.Thread(target=work, args=(f"tpu:{i}", found)) for i in range(2)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+counters = torch_tpu.metrics.counters()
+print(found, counters["program_drops"] > 100, counters["compiles"] > 118)
+"""
+    env = {"TORCH_TPU_MAX_PROGRAMS": "20", "TORCH_TPU_NUM_DEVICES": "2", "TORCH_TPU_CACHE": "0"}
+    done = run(code, **env)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == "[[119.0, 119.0, 119.0], [119.0, 119.0, 119.0]] True True".split()

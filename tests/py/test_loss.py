@@ -115,3 +115,18 @@ def test_nll_of_many_classes(reduction):
     t[5] = 70
     with pytest.raises(IndexError):
         F.nll_loss(x.to("tpu"), t.to("tpu"), reduction=reduction).cpu()
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("shape", [(), (10,), (3, 10)])
+def test_multilabel_margin_loss_keeps_cpus_shape(shape, reduction):
+    torch.manual_seed(0)
+    x = torch.randn(shape)
+    target = torch.randint(-1, max(x.numel() and x.shape[-1] if x.dim() else 1, 1), shape)
+    found = []
+    for device in ("cpu", "tpu"):
+        a = x.clone().to(device).requires_grad_()
+        y = torch.nn.functional.multilabel_margin_loss(a, target.to(device), reduction=reduction)
+        y.sum().backward()
+        found.append((y.detach().cpu(), a.grad.cpu()))
+    torch.testing.assert_close(found[1], found[0])
