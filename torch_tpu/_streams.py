@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -57,6 +57,21 @@ def set_stream(stream: torch.Stream | None) -> None:
         torch.accelerator.set_stream(stream)
 
 
-def stream(stream: torch.Stream | None) -> AbstractContextManager[Any]:
+class StreamContext(AbstractContextManager[None]):
+    """Makes a stream current inside a ``with``; None changes nothing."""
+
+    def __init__(self, stream: torch.Stream | None) -> None:
+        self.stream = stream
+
+    def __enter__(self) -> None:
+        if self.stream is not None:
+            self.stream.__enter__()
+
+    def __exit__(self, *raised: Any) -> None:
+        if self.stream is not None:
+            self.stream.__exit__(*raised)
+
+
+def stream(stream: torch.Stream | None) -> StreamContext:
     """Context manager that makes a stream current; None changes nothing."""
-    return nullcontext() if stream is None else stream
+    return StreamContext(stream)

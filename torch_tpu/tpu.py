@@ -5,7 +5,11 @@ from __future__ import annotations
 import sys
 from types import ModuleType
 
-from . import _C, _utils
+from torch import OutOfMemoryError
+
+from . import _C, _utils, amp
+from . import _memory as memory
+from . import _random as random
 from ._device import (
     DeviceProperties,
     _exchange_device,
@@ -66,14 +70,17 @@ from ._random import (
     set_rng_state,
     set_rng_state_all,
 )
-from ._streams import Event, Stream, current_stream, default_stream, set_stream, stream
+from ._streams import Event, Stream, StreamContext, current_stream, default_stream, set_stream, stream
 
 __all__ = [
     "DeviceProperties",
     "EagerMode",
     "Event",
+    "OutOfMemoryError",
     "Precision",
     "Stream",
+    "StreamContext",
+    "amp",
     "can_device_access_peer",
     "current_device",
     "current_stream",
@@ -103,11 +110,13 @@ __all__ = [
     "max_memory_allocated",
     "max_memory_reserved",
     "mem_get_info",
+    "memory",
     "memory_allocated",
     "memory_reserved",
     "memory_stats",
     "memory_summary",
     "precision",
+    "random",
     "reset_accumulated_memory_stats",
     "reset_max_memory_allocated",
     "reset_peak_memory_stats",

@@ -268,3 +268,26 @@ def test_a_bad_number_of_devices_is_refused(count):
         TORCH_TPU_NUM_DEVICES=count,
     )
     assert out == f"TORCH_TPU_NUM_DEVICES must be a whole number from 1 to 64, not '{count}'\n"
+
+
+def test_names_of_torch_cuda_that_scripts_use():
+    assert torch.tpu.OutOfMemoryError is torch.OutOfMemoryError
+    assert torch.tpu.memory.memory_allocated() == torch.tpu.memory_allocated()
+    torch.tpu.random.manual_seed(3)
+    assert torch.tpu.random.initial_seed() == 3
+    x = torch.randn(4, 4, device="tpu")
+    with torch.tpu.amp.autocast():
+        assert (x @ x).dtype == torch.bfloat16
+    with torch.tpu.amp.autocast(enabled=False):
+        assert (x @ x).dtype == torch.float32
+    weight = x.clone().requires_grad_()
+    optimizer, scaler = torch.optim.SGD([weight], 0.5), torch.tpu.amp.GradScaler(init_scale=8.0)
+    scaler.scale((weight * x).sum()).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    torch.testing.assert_close(weight.detach().cpu(), x.cpu() * 0.5)
+    side = torch.tpu.Stream()
+    with torch.tpu.StreamContext(side):
+        assert torch.tpu.current_stream() == side
+    with torch.tpu.stream(None):
+        assert torch.tpu.current_stream() == torch.tpu.default_stream()
