@@ -13,7 +13,7 @@ from . import _C
 
 __all__ = ["Cut", "Explanation", "explain"]
 
-_WAYS = ("dropped", "op by op", "hit", "compiled", "failed, then op by op")
+_WAYS = ("dropped", "op by op", "hit", "compiled", "failed, then op by op", "op by op, compiling")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +23,8 @@ class Cut:
     reason: str
     """Why it was cut here: "host read", "loop body", "synchronize", ..."""
     way: str
-    """"hit" and "compiled": as one program; "op by op": a graph met for the first time; "dropped": nothing was run."""
+    """"hit" and "compiled": as one program; "op by op": a graph met for the first time, or
+    whose program is being compiled; "dropped": nothing was run."""
     when_ns: int
     taken_ns: int
     """Host time of the cut: look-up, compiling if any, the execute call. In nanoseconds, as `when_ns`."""
@@ -124,7 +125,7 @@ class Explanation:
 
     def svg(self) -> str:
         """The cuts as boxes from left to right, as wide as they have ops, coloured by how they ran."""
-        colours = {"hit": "#8fc98f", "compiled": "#f2c879", "op by op": "#9db8e0", "dropped": "#dddddd"}
+        colours = {"hit": "#8fc98f", "compiled": "#f2c879", "op by op": "#9db8e0", "op by op, compiling": "#c9d8f0", "dropped": "#dddddd"}
         shown, x, boxes = self.cuts[:500], 10, []
         for cut in shown:
             width = 14 + min(cut.nodes, 60) * 2

@@ -318,7 +318,7 @@ TPT_API TPT_MUST_USE tpt_status_t *tpt_graph_cut(int device, tpt_cut_reason_t wh
 
 /* -- what was cut (explain.c): while on, the last TPT_EXPLAIN_NOTES cuts of all threads are noted */
 #define TPT_EXPLAIN_NOTES 65536
-typedef enum tpt_cut_way { TPT_CUT_DROPPED = 0, TPT_CUT_BY_NODE, TPT_CUT_HIT, TPT_CUT_COMPILED, TPT_CUT_FAILED } tpt_cut_way_t;
+typedef enum tpt_cut_way { TPT_CUT_DROPPED = 0, TPT_CUT_BY_NODE, TPT_CUT_HIT, TPT_CUT_COMPILED, TPT_CUT_FAILED, TPT_CUT_COMPILING } tpt_cut_way_t;
 typedef struct tpt_cut_note {
     int64_t when_ns;       /* monotonic, at the end of the cut */
     int64_t taken_ns;      /* look-up, compile if any, and the execute call */

@@ -86,6 +86,8 @@ TPT_MUST_USE tpt_status_t *tpt_program_promise(tpt_client_t *client, int device,
                                                tpt_program_t **out_program);
 void tpt_program_keep_promise(tpt_program_t *promise, tpt_program_t *real, tpt_status_t *status);
 void tpt_programs_drain(void); /* waits until all runs have begun */
+/* False while it is being compiled, and for ever if that has failed. */
+bool tpt_program_is_ready(const tpt_program_t *program);
 void tpt_program_retain(tpt_program_t *program);
 void tpt_program_release(tpt_program_t *program);
 int tpt_program_nouts(const tpt_program_t *program);

@@ -72,6 +72,8 @@ tpt_status_t *tpt_program_promise(tpt_client_t *client, int device, int nouts, c
     return NULL;
 }
 
+bool tpt_program_is_ready(const tpt_program_t *program) { return atomic_load_explicit(&program->real, memory_order_acquire) != NULL; }
+
 void tpt_program_keep_promise(tpt_program_t *promise, tpt_program_t *real, tpt_status_t *status) {
     if (status == NULL && real->nouts != promise->nouts)
         status = tpt_status_make(TPT_INTERNAL, "a program of %d results was compiled to one of %d", promise->nouts, real->nouts);

@@ -90,14 +90,14 @@ static bool is_brief(const tpt_graph_t *g, const tpt_cut_t *cut) {
     return values <= BRIEF_VALUES;
 }
 
-static tpt_status_t *make_prog(tpt_dev_t *dev, const tpt_graph_t *g, const tpt_cut_t *cut, tpt_prog_t **out_prog) {
+static tpt_status_t *make_prog(tpt_dev_t *dev, const tpt_graph_t *g, const tpt_cut_t *cut, bool later, tpt_prog_t **out_prog) {
     char *text = NULL;
     tpt_counter_add(TPT_COUNTER_program_misses, 1);
     TPT_TRY(tpt_prog_lower(g, cut, out_prog, &text));
     tpt_log(TPT_LOG_DEBUG, "compiling\n%s", text);
     (*out_prog)->lingers = tpt_client_donation_waits(tpt_runtime_client()) && !is_brief(g, cut);
     (*out_prog)->name = tpt_hash64(text, strlen(text)); /* here: the compile may happen elsewhere, on a copy */
-    tpt_status_t *status = tpt_prog_compile(*out_prog, text, dev->index);
+    tpt_status_t *status = tpt_prog_compile(*out_prog, text, dev->index, later);
     tpt_free(text);
     if (status) tpt_prog_free(*out_prog);
     return status;
@@ -120,14 +120,14 @@ tpt_status_t *tpt_cut_find(tpt_graph_t *g, const tpt_cut_t *cut, tpt_found_t *ou
     return NULL;
 }
 
-tpt_status_t *tpt_cut_program(tpt_dev_t *dev, tpt_graph_t *g, const tpt_cut_t *cut, tpt_found_t *found) {
+tpt_status_t *tpt_cut_program(tpt_dev_t *dev, tpt_graph_t *g, const tpt_cut_t *cut, tpt_found_t *found, bool later) {
     tpt_plan_t *single = g->nnodes == 1 ? g->nodes[0].plan : NULL;
     if (found->prog) {
         tpt_counter_add(TPT_COUNTER_program_hits, 1);
         tpt_prog_note_use(found->prog);
     } else {
         tpt_progs_bound(dev);
-        TPT_TRY(make_prog(dev, g, cut, &found->prog));
+        TPT_TRY(make_prog(dev, g, cut, later, &found->prog));
         tpt_status_t *status = tpt_prog_add(found->hash, g->key, found->words, found->prog);
         if (status) {
             tpt_prog_free(found->prog);

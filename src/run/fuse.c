@@ -1,8 +1,8 @@
 /* fuse.c - when fused mode cuts, and what a cut does: run a known program, compile one, or run op by op. The device lock is held
  * in all functions here.
  *
- * A graph is compiled when it is met the second time. The first time it runs op by op, as strict mode would have run it, so a
- * script whose graphs never repeat never pays for compiling them, and comes to fused programs by itself once they do. */
+ * A graph is compiled when it is met the second time, in the background. Until that is done it runs op by op, as strict mode would
+ * have run it: a script whose graphs never repeat never pays for compiling them, and no step stands still for one. */
 #include <string.h>
 #include <time.h>
 
@@ -105,11 +105,21 @@ static bool seen_before(tpt_dev_t *dev, const tpt_found_t *found) {
     return false;
 }
 
-/* Compile the graph, or run it op by op this time? */
-static bool compiles(tpt_dev_t *dev, tpt_cut_reason_t why, const tpt_found_t *found) {
-    if (found->prog || dev->graph.nnodes == 1 || why == TPT_CUT_STRICT || why == TPT_CUT_COMPOSITE) return true;
-    if (!tpt_env_flag(TPT_ENV_FUSE_LAZY)) return true;
-    return seen_before(dev, found);
+/* Must the graph run as one program, whatever that takes? */
+static bool only_whole(const tpt_dev_t *dev, tpt_cut_reason_t why) {
+    return dev->graph.nnodes == 1 || why == TPT_CUT_STRICT || why == TPT_CUT_COMPOSITE || !tpt_env_flag(TPT_ENV_FUSE_LAZY);
+}
+
+/* Is there a program to run? If not, it may be on its way. */
+static tpt_status_t *look_for_program(tpt_dev_t *dev, const tpt_cut_t *cut, tpt_found_t *found, tpt_cut_note_t *note, bool *out_ready) {
+    *out_ready = false;
+    note->way = TPT_CUT_BY_NODE;
+    if (!found->prog && !seen_before(dev, found)) return NULL;
+    note->way = found->prog ? TPT_CUT_HIT : TPT_CUT_COMPILED;
+    if (!found->prog) TPT_TRY(tpt_cut_program(dev, &dev->graph, cut, found, true));
+    *out_ready = tpt_program_is_ready(found->prog->program);
+    if (!*out_ready) note->way = TPT_CUT_COMPILING;
+    return NULL;
 }
 
 static tpt_status_t *await_all(const tpt_cut_t *cut, const tpt_run_t *r) {
@@ -123,8 +133,7 @@ static tpt_status_t *run_program(tpt_dev_t *dev, const tpt_cut_t *cut, tpt_found
     tpt_graph_t *g = &dev->graph;
     tpt_run_t r;
     *out_delivered = false;
-    note->way = found->prog ? TPT_CUT_HIT : TPT_CUT_COMPILED;
-    TPT_TRY(tpt_cut_program(dev, g, cut, found));
+    TPT_TRY(tpt_cut_program(dev, g, cut, found, g->nnodes == 1));
     note->program = found->prog->name;
     tpt_status_t *status = tpt_cut_execute(dev, g, found->prog, cut, &r);
     if (!status) {
@@ -141,11 +150,11 @@ static tpt_status_t *run_cut(tpt_dev_t *dev, const tpt_cut_t *cut, tpt_cut_reaso
     tpt_found_t found;
     bool delivered = false;
     tpt_status_t *status = tpt_cut_find(&dev->graph, cut, &found);
+    bool ready = true;
     note->program = found.hash;
-    if (!status && !compiles(dev, why, &found)) {
-        note->way = TPT_CUT_BY_NODE;
-        return tpt_replay(dev, cut);
-    }
+    note->way = found.prog ? TPT_CUT_HIT : TPT_CUT_COMPILED;
+    if (!status && !only_whole(dev, why)) status = look_for_program(dev, cut, &found, note, &ready);
+    if (!status && !ready) return tpt_replay(dev, cut);
     if (!status) status = run_program(dev, cut, &found, note, &delivered);
     if (!status || delivered) return status;
     note->way = TPT_CUT_FAILED;

@@ -115,9 +115,8 @@ tpt_status_t *tpt_prog_compile_now(tpt_prog_t *prog, const char *text, int devic
     return status;
 }
 
-tpt_status_t *tpt_prog_compile(tpt_prog_t *prog, const char *text, int device) {
-    /* A fused graph that cannot be compiled is run op by op instead, so its error must be known here. */
-    if (prog->nnodes == 1 && tpt_ahead_on()) return tpt_ahead_compile(prog, text, device);
+tpt_status_t *tpt_prog_compile(tpt_prog_t *prog, const char *text, int device, bool later) {
+    if (later && tpt_ahead_on()) return tpt_ahead_compile(prog, text, device);
     return tpt_prog_compile_now(prog, text, device);
 }
 

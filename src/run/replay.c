@@ -118,7 +118,7 @@ static tpt_status_t *run_single(replay_t *r, const tpt_node_t *node, tpt_graph_t
     TPT_TRY(isolate(r, node, s));
     TPT_TRY(tpt_cut_decide(s, &d));
     tpt_status_t *status = tpt_cut_find(s, &d.cut, &found);
-    if (!status) status = tpt_cut_program(r->dev, s, &d.cut, &found);
+    if (!status) status = tpt_cut_program(r->dev, s, &d.cut, &found, true);
     if (!status) status = tpt_cut_execute(r->dev, s, found.prog, &d.cut, &run);
     if (!status) {
         for (int k = 0; k < d.cut.nlive; k++) r->made[node->first_output + (uint32_t)k] = run.outs[k];

@@ -248,7 +248,8 @@ typedef struct tpt_run {
 
 /* Lowers a graph to one program; its StableHLO text is the caller's to release with tpt_free. */
 TPT_MUST_USE tpt_status_t *tpt_prog_lower(const tpt_graph_t *graph, const tpt_cut_t *cut, tpt_prog_t **out_prog, char **out_text);
-TPT_MUST_USE tpt_status_t *tpt_prog_compile(tpt_prog_t *prog, const char *text, int device);
+/* later: its compile need not have ended, nor to succeed. */
+TPT_MUST_USE tpt_status_t *tpt_prog_compile(tpt_prog_t *prog, const char *text, int device, bool later);
 void tpt_prog_free(tpt_prog_t *prog);
 /* Runs the lowering of one plan in a scratch program: types of results, flags; fills the plan's unknown outputs. */
 TPT_MUST_USE tpt_status_t *tpt_prog_try_plan(tpt_plan_t *plan);
@@ -350,7 +351,8 @@ int32_t tpt_graph_first(const tpt_graph_t *graph, int32_t id);
 /* cut.c */
 TPT_MUST_USE tpt_status_t *tpt_cut_decide(tpt_graph_t *graph, tpt_decided_t *out_decided); /* tpt_free(out_decided->heap) */
 TPT_MUST_USE tpt_status_t *tpt_cut_find(tpt_graph_t *graph, const tpt_cut_t *cut, tpt_found_t *out_found);
-TPT_MUST_USE tpt_status_t *tpt_cut_program(tpt_dev_t *dev, tpt_graph_t *graph, const tpt_cut_t *cut, tpt_found_t *found); /* compiles */
+/* Compiles what was not found; with `later` perhaps in the background (tpt_program_is_ready). */
+TPT_MUST_USE tpt_status_t *tpt_cut_program(tpt_dev_t *dev, tpt_graph_t *graph, const tpt_cut_t *cut, tpt_found_t *found, bool later);
 TPT_MUST_USE tpt_status_t *tpt_cut_execute(tpt_dev_t *dev, const tpt_graph_t *graph, tpt_prog_t *prog, const tpt_cut_t *cut, tpt_run_t *run);
 /* deliver.c */
 TPT_MUST_USE tpt_status_t *tpt_deliver(tpt_dev_t *dev, tpt_graph_t *graph, const tpt_prog_t *prog, const tpt_cut_t *cut, tpt_run_t *run);

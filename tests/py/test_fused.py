@@ -45,6 +45,22 @@ def test_a_graph_is_compiled_when_met_again_and_then_runs_as_one_program():
     assert grown == {"compiles": 0, "executes": 1}
 
 
+def test_a_graph_goes_on_op_by_op_while_it_is_compiled():
+    def work():
+        x = torch.arange(12.0).view(3, 4).tpu()
+        return (torch.special.erfcx(x @ x.t()).tan() + x.sum()).sum().item()
+
+    with torch.tpu.set_eager_mode(STRICT):
+        want = work()
+    ways = []
+    for _ in range(3):
+        told = torch_tpu.explain(work)
+        assert told.value == pytest.approx(want, rel=1e-5)
+        ways.append([cut.way for cut in told.cuts if cut.nodes > 2])
+        metrics.counters()  # waits for the compilers
+    assert ways[0] == ["op by op"] and ways[1] in (["op by op, compiling"], ["compiled"]) and ways[2] == ["hit"]
+
+
 def test_a_first_graph_runs_with_the_programs_of_strict_mode():
     def work():
         x = torch.full((3, 5), 2.0).tpu()
