@@ -97,6 +97,28 @@ static tpt_status_t *key_number(tpt_call_t *c, const tpt_number_t *n, bool is_st
     return NULL;
 }
 
+/* Lists of equal numbers (the step sizes of an optimizer whose parameters are all at the same step) travel as one: then the
+ * loops over items of one shape are the same code, which XLA compiles once. */
+bool tpt_key_numbers_equal(const tpt_op_t *op, int i, const tpt_arg_t *arg) {
+    if (arg->kind != TPT_ARG_NUMBERS || i >= 64 || (op->statics >> i & 1)) return false;
+    const tpt_number_t *first = arg->u.numbers;
+    uint64_t a, b, x, y;
+    for (int k = 0; k < arg->count; k++) {
+        number_words(&first[0], &a, &b);
+        number_words(&first[k], &x, &y);
+        if (first[k].dtype != first[0].dtype || first[k].wrapped != first[0].wrapped || x != a || y != b) return false;
+    }
+    return arg->count > 1;
+}
+
+static tpt_status_t *key_numbers(tpt_call_t *c, int i, bool is_static) {
+    const tpt_arg_t *arg = &c->args[i];
+    const bool equal = tpt_key_numbers_equal(c->op, i, arg);
+    c->key[c->key_words - 1] |= (uint64_t)equal << 40;
+    for (int k = 0; k < (equal ? 1 : arg->count); k++) TPT_TRY(key_number(c, &arg->u.numbers[k], is_static));
+    return NULL;
+}
+
 static tpt_status_t *key_arg(tpt_call_t *c, int i) {
     const tpt_arg_t *arg = &c->args[i];
     bool is_static = i < 64 && (c->op->statics >> i & 1);
@@ -109,9 +131,7 @@ static tpt_status_t *key_arg(tpt_call_t *c, int i) {
             for (int k = 0; k < arg->count; k++) TPT_TRY(key_tensor(c, &arg->u.tensors[k]));
             return NULL;
         case TPT_ARG_NUMBER: return key_number(c, &arg->u.number, tpt_op_number_is_static(c->op, i, &arg->u.number));
-        case TPT_ARG_NUMBERS:
-            for (int k = 0; k < arg->count; k++) TPT_TRY(key_number(c, &arg->u.numbers[k], is_static));
-            return NULL;
+        case TPT_ARG_NUMBERS: return key_numbers(c, i, is_static);
         case TPT_ARG_INT:
         case TPT_ARG_BOOL:
         case TPT_ARG_DTYPE: put(c, (uint64_t)arg->u.i); return NULL;

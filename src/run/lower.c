@@ -84,7 +84,8 @@ static tpt_val_t lower_number(tpt_lower_t *L, int arg, int item, int fn, tpt_dty
     if ((a->kind != TPT_ARG_NUMBER && a->kind != TPT_ARG_NUMBERS) || (a->kind == TPT_ARG_NUMBERS && item >= a->count))
         return tpt_lower_fail(L, TPT_INTERNAL, "%s: argument '%s' is not a number", L->schema_name, L->names[arg]);
     if (tpt_op_number_is_static(plan->op, arg, n)) return fixed_number(w, n, (tpt_number_fn_t)fn, dtype);
-    uint32_t slot = plan->arg_slot[arg] + (uint32_t)item;
+    bool shared = arg < 64 && (plan->equal_numbers >> arg & 1);
+    uint32_t slot = plan->arg_slot[arg] + (shared ? 0 : (uint32_t)item);
     tpt_dtype_t source = (tpt_dtype_t)n->dtype;
     if (tpt_dtype_is_complex(dtype)) {
         if (fn != TPT_NUM_ID && tpt_dtype_is_complex(source))

@@ -166,7 +166,9 @@ static tpt_status_t *copy_arg(tpt_plan_t *p, const tpt_call_t *c, int i) {
                 list[k] = from->u.numbers[k];
                 if (!keep) memset(&list[k].v, 0, sizeof list[k].v);
             }
-            if (!keep) p->nslots += (uint32_t)n;
+            bool equal = tpt_key_numbers_equal(c->op, i, from);
+            if (equal) p->equal_numbers |= UINT64_C(1) << i;
+            if (!keep) p->nslots += equal ? 1 : (uint32_t)n;
             return NULL;
         }
         case TPT_ARG_INTS:

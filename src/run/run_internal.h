@@ -116,6 +116,7 @@ struct tpt_plan {
     int nargs;
     tpt_arg_t *args;      /* static copies */
     uint32_t *arg_slot;   /* first run-time slot of a number, number list or rng argument */
+    uint64_t equal_numbers; /* bit i: argument i is a list of equal numbers, which share one slot */
     int ntensors;         /* all non-None tensors of all arguments, in order */
     tpt_plan_tensor_t *tensors;
     int *arg_tensor;      /* first of an argument's tensors */
@@ -137,6 +138,7 @@ struct tpt_plan {
 
 /* Is number `n` of param `i` part of the key, and so a constant of the program? */
 bool tpt_op_number_is_static(const struct tpt_op *op, int i, const tpt_number_t *n);
+bool tpt_key_numbers_equal(const struct tpt_op *op, int i, const tpt_arg_t *arg);
 /* Collects the key and the slots of a call. */
 TPT_MUST_USE tpt_status_t *tpt_key_make(tpt_call_t *call);
 TPT_MUST_USE tpt_status_t *tpt_plan_make(tpt_call_t *call, const tpt_spec_t *specs, int nspecs, tpt_plan_t **out_plan);

@@ -1,6 +1,9 @@
 """Optimizers, gradient clipping and scaling against cpu: foreach and fused paths, and the list ops themselves."""
 
 import copy
+import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -116,6 +119,55 @@ def test_foreach_numbers_make_no_new_program():
         torch._foreach_add_(x, x, alpha=0.1 * k)
     torch.tpu.synchronize()
     assert torch_tpu.metrics.counters()["compiles"] == before
+
+
+def test_lists_of_equal_numbers_are_one_number_of_the_program():
+    inf, nan = float("inf"), float("nan")
+    lists = [
+        [2.0] * 3,
+        [3, 3, 3],
+        [2.0, 2.0, 3.0],
+        [1.0, 2.0, 2.0],
+        [2, 2.0, 2],
+        [0.0, -0.0, 0.0],
+        [-0.0] * 3,
+        [inf] * 3,
+        [nan] * 3,
+    ]
+    host = [torch.full((4,), 3.0), torch.full((2, 2), -1.0), torch.full((4,), 7.0)]
+    for numbers in lists:
+        for name in ("div", "mul", "add"):
+            op = getattr(torch, f"_foreach_{name}")
+            for one, other in zip(op(to_tpu(host), numbers), op(host, numbers), strict=True):
+                assert (
+                    (one.cpu().view(torch.int32) == other.view(torch.int32)).logical_or(one.cpu().isnan() & other.isnan()).all()
+                )
+    device = to_tpu([torch.ones(19), torch.ones(19)])
+    torch._foreach_div(device, [2.0, 2.0])
+    torch.tpu.synchronize()
+    before = torch_tpu.metrics.counters()
+    same(torch._foreach_div(device, [4.0, 4.0]), [torch.full((19,), 0.25)] * 2)
+    assert torch_tpu.metrics.counters()["compiles"] == before["compiles"]
+    same(torch._foreach_div(device, [4.0, 5.0]), [torch.full((19,), 0.25), torch.full((19,), 0.2)])
+    same(torch._foreach_div(device, [4.0, 4.0]), [torch.full((19,), 0.25)] * 2)
+    assert torch_tpu.metrics.counters()["compiles"] == before["compiles"] + 1
+
+
+def test_equal_steps_of_adam_travel_as_one_number(tmp_path):
+    code = """
+import os, torch
+params = [torch.ones(4000, device="tpu", requires_grad=True) for _ in range(5)]
+optimizer = torch.optim.Adam(params)
+for p in params:
+    p.grad = torch.ones_like(p)
+optimizer.step()
+torch.tpu.synchronize()
+"""
+    environment = {**os.environ, "TORCH_TPU_DUMP": str(tmp_path), "TORCH_TPU_CACHE": "0"}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
+    texts = [path.read_text() for path in tmp_path.iterdir()]
+    lists = [text for text in texts if "@_foreach_addcdiv.ScalarList" in text]
+    assert len(lists) == 1 and "tensor<5xf32>" not in lists[0]
 
 
 def train(make, device, steps=4, model=None, schedule=True):
