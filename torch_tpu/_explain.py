@@ -125,7 +125,8 @@ class Explanation:
 
     def svg(self) -> str:
         """The cuts as boxes from left to right, as wide as they have ops, coloured by how they ran."""
-        colours = {"hit": "#8fc98f", "compiled": "#f2c879", "op by op": "#9db8e0", "op by op, compiling": "#c9d8f0", "dropped": "#dddddd"}
+        colours = {"hit": "#8fc98f", "compiled": "#f2c879", "op by op": "#9db8e0", "op by op, compiling": "#c9d8f0"}
+        colours["dropped"] = "#dddddd"
         shown, x, boxes = self.cuts[:500], 10, []
         for cut in shown:
             width = 14 + min(cut.nodes, 60) * 2
