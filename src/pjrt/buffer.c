@@ -116,6 +116,7 @@ tpt_status_t *tpt_pjrt_buffer_wrap(tpt_client_t *client, PJRT_Buffer *handle, in
     buffer->nbytes = nbytes;
     atomic_init(&buffer->handle, handle);
     atomic_init(&buffer->broken, NULL);
+    buffer->before = NULL;
     buffer->client = client;
     tpt_pjrt_client_retain(client);
     live_add(device, nbytes);
@@ -132,6 +133,7 @@ tpt_status_t *tpt_pjrt_buffer_promise(tpt_client_t *client, int device, int64_t 
     buffer->nbytes = nbytes;
     atomic_init(&buffer->handle, NULL);
     atomic_init(&buffer->broken, NULL);
+    buffer->before = NULL;
     buffer->client = client;
     tpt_pjrt_client_retain(client);
     live_add(device, nbytes);
@@ -147,6 +149,7 @@ void tpt_buffer_release(tpt_buffer_t *buffer) {
     PJRT_Buffer *handle = atomic_load_explicit(&buffer->handle, memory_order_relaxed);
     if (handle != NULL) handle_destroy(&client->api, handle);
     else tpt_status_free(atomic_load(&buffer->broken));
+    tpt_buffer_release(buffer->before);
     live_add(buffer->device, -buffer->nbytes);
     tpt_free(buffer);
     tpt_pjrt_client_release(client);

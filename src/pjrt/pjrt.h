@@ -52,6 +52,11 @@ void tpt_buffer_note_use(tpt_buffer_t *buffer, uint64_t time);
 uint64_t tpt_buffer_last_use(const tpt_buffer_t *buffer);
 int64_t tpt_buffer_nbytes(const tpt_buffer_t *buffer); /* of the dense host form */
 int tpt_buffer_device(const tpt_buffer_t *buffer);
+/* `buffer` is an update of `before`, which storages get back when the update's program cannot be compiled. NULL forgets that; a
+ * value that is there already needs none. */
+void tpt_buffer_set_before(tpt_buffer_t *buffer, tpt_buffer_t *before);
+/* Of a value that could not be made so: the last one before it that could, the caller's to release; else NULL. */
+tpt_buffer_t *tpt_buffer_get_before(const tpt_buffer_t *buffer);
 /* Waits until the value is there; the error of the program that should have made it. */
 TPT_MUST_USE tpt_status_t *tpt_buffer_await(tpt_buffer_t *buffer);
 bool tpt_buffer_is_ready(tpt_buffer_t *buffer);

@@ -47,6 +47,7 @@ struct tpt_buffer {
     _Atomic(PJRT_Buffer *) handle; /* NULL: promised, or broken */
     _Atomic(tpt_status_t *) broken; /* why the promise was not kept */
     tpt_client_t *client;
+    tpt_buffer_t *before; /* of a promise: what it updates; guarded by promise.c's lock */
 };
 
 struct tpt_program {

@@ -3,7 +3,8 @@
  * in order; as soon as a program and all arguments of a run are there it is run directly again, as values never change and no
  * order between runs is needed.
  *
- * A failed compile breaks the promises that hang on it: their readers get its error. */
+ * A failed compile breaks the promises that hang on it: their readers get its error. A promise that updates another value knows
+ * that one until it is kept: no run has touched it when a compile fails. */
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -48,6 +49,44 @@ tpt_status_t *tpt_pjrt_buffer_settle(tpt_buffer_t *buffer) {
     while (atomic_load(&buffer->handle) == NULL && atomic_load(&buffer->broken) == NULL) pthread_cond_wait(&news, &lock);
     pthread_mutex_unlock(&lock);
     return tpt_status_copy(atomic_load(&buffer->broken));
+}
+
+static bool is_there(tpt_buffer_t *buffer) { return atomic_load_explicit(&buffer->handle, memory_order_acquire) != NULL; }
+
+/* Lock held. What a broken promise updates may be broken too. */
+static tpt_buffer_t *last_good(tpt_buffer_t *buffer) {
+    while (buffer != NULL && !is_there(buffer) && atomic_load(&buffer->broken) != NULL) buffer = buffer->before;
+    return buffer;
+}
+
+void tpt_buffer_set_before(tpt_buffer_t *buffer, tpt_buffer_t *before) {
+    if (is_there(buffer)) return;
+    pthread_mutex_lock(&lock);
+    tpt_buffer_t *old = buffer->before;
+    if (before != NULL) before = last_good(before);
+    buffer->before = is_there(buffer) ? NULL : before;
+    if (buffer->before != NULL) tpt_buffer_retain(before);
+    pthread_mutex_unlock(&lock);
+    tpt_buffer_release(old);
+}
+
+tpt_buffer_t *tpt_buffer_get_before(const tpt_buffer_t *buffer) {
+    if (atomic_load(&buffer->broken) == NULL) return NULL;
+    pthread_mutex_lock(&lock);
+    tpt_buffer_t *before = last_good(buffer->before);
+    if (before != NULL && !is_there(before)) before = NULL;
+    if (before != NULL) tpt_buffer_retain(before);
+    pthread_mutex_unlock(&lock);
+    return before;
+}
+
+/* The promise is kept; or it is broken by a run, which may have taken over what was before. */
+static void forget_before(tpt_buffer_t *buffer) {
+    pthread_mutex_lock(&lock);
+    tpt_buffer_t *old = buffer->before;
+    buffer->before = NULL;
+    pthread_mutex_unlock(&lock);
+    tpt_buffer_release(old);
 }
 
 tpt_status_t *tpt_program_promise(tpt_client_t *client, int device, int nouts, const int64_t *out_nbytes, tpt_program_t **out_program) {
@@ -113,10 +152,12 @@ static void work_off(run_t *run) {
         run->list[i] = atomic_load(&run->args[i]->handle);
     }
     PJRT_Buffer **made = run->list + run->nargs;
-    if (status == NULL) status = tpt_pjrt_execute(real, run->device, run->nargs, run->list, run->nkeep, run->keep, run->nouts, made);
+    const bool runs = status == NULL;
+    if (runs) status = tpt_pjrt_execute(real, run->device, run->nargs, run->list, run->nkeep, run->keep, run->nouts, made);
     for (int i = 0; i < run->nouts; i++) {
         if (status == NULL) atomic_store_explicit(&run->outs[i]->handle, made[i], memory_order_release);
-        else atomic_store(&run->outs[i]->broken, tpt_status_copy(status));
+        if (runs) forget_before(run->outs[i]);
+        if (status != NULL) atomic_store(&run->outs[i]->broken, tpt_status_copy(status));
     }
     tpt_status_free(status);
     tell();

@@ -185,6 +185,14 @@ static void note_uses(const tpt_dev_t *dev, int ninputs, int nouts, tpt_run_t *r
     for (int k = 0; k < nouts; k++) tpt_buffer_note_use(r->outs[k], now);
 }
 
+/* If the program turns out not to compile, updated storages get back the values that they have now. */
+static void note_updates(const tpt_graph_t *g, const tpt_cut_t *cut, tpt_run_t *r) {
+    for (int k = 0; k < cut->nlive; k++) {
+        const tpt_value_t *first = &g->values[tpt_graph_first(g, cut->live[k])];
+        if (first->node < 0 && first->buffer && !first->flag) tpt_buffer_set_before(r->outs[k], first->buffer);
+    }
+}
+
 tpt_status_t *tpt_cut_execute(tpt_dev_t *dev, const tpt_graph_t *g, tpt_prog_t *prog, const tpt_cut_t *cut, tpt_run_t *r) {
     int packs = 0;
     tpt_status_t *status = run_room(r, cut->ninputs + prog->npacks, prog->nresults, cut->ninputs);
@@ -200,6 +208,7 @@ tpt_status_t *tpt_cut_execute(tpt_dev_t *dev, const tpt_graph_t *g, tpt_prog_t *
     } else if (!status) {
         status = tpt_program_execute(prog->program, dev->index, r->nargs, r->args, r->nkeep, r->keep, prog->nresults, r->outs);
         tpt_counter_add(TPT_COUNTER_executes, 1);
+        if (!status) note_updates(g, cut, r);
         if (!status && prog->lingers) note_uses(dev, cut->ninputs, prog->nresults, r);
         if (r->ndonated) tpt_counter_add(TPT_COUNTER_donations, r->ndonated);
     }

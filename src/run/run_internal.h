@@ -371,6 +371,8 @@ void tpt_explain_note(const tpt_cut_note_t *note);
 bool tpt_explain_is_on(void);
 /* storage.c. Makes the storage's buffer exist (cuts; zeros for an unwritten one). */
 TPT_MUST_USE tpt_status_t *tpt_storage_settle(tpt_dev_t *dev, tpt_storage_t *storage);
+/* Lock held. After the error of an update whose program could not be compiled: the value from before it, if it can be had. */
+bool tpt_storage_give_back(tpt_dev_t *dev, tpt_storage_t *s);
 
 /* ---- compile-only mode (dry.c) */
 bool tpt_dry_on(void);

@@ -217,7 +217,7 @@ static tpt_status_t *synchronize(tpt_dev_t *dev) {
         if (s->error || !s->buffer) continue;
         tpt_status_t *failed = tpt_buffer_await(s->buffer);
         if (failed) {
-            s->error = tpt_status_copy(failed);
+            if (!tpt_storage_give_back(dev, s)) s->error = tpt_status_copy(failed);
             status = tpt_status_join(status, failed);
         }
     }

@@ -148,6 +148,16 @@ static tpt_status_t *check_flags(tpt_dev_t *dev, const tpt_storage_t *s) {
     return tpt_flag_refuse(dev, s->flag);
 }
 
+bool tpt_storage_give_back(tpt_dev_t *dev, tpt_storage_t *s) {
+    tpt_buffer_t *before = s->pending || !s->buffer ? NULL : tpt_buffer_get_before(s->buffer);
+    if (!before) return false;
+    tpt_graph_forget(&dev->graph, s); /* what was recorded already reads the update, and gets its error */
+    tpt_buffer_release(s->buffer);
+    s->buffer = before;
+    s->flag = 0;
+    return true;
+}
+
 tpt_status_t *tpt_storage_to_host(tpt_storage_t *s, int64_t offset, int64_t nbytes, void *dst) {
     tpt_dev_t *dev;
     TPT_TRY(tpt_dev_get(s->device, &dev));
@@ -167,6 +177,11 @@ tpt_status_t *tpt_storage_to_host(tpt_storage_t *s, int64_t offset, int64_t nbyt
     tpt_mutex_unlock(&dev->lock);
     if (status) return status;
     status = tpt_buffer_to_host(buffer, offset, nbytes, dst);
+    if (status) {
+        tpt_mutex_lock(&dev->lock);
+        if (s->buffer == buffer) (void)tpt_storage_give_back(dev, s);
+        tpt_mutex_unlock(&dev->lock);
+    }
     tpt_buffer_release(buffer);
     atomic_fetch_add_explicit(&dev->clock, 1, memory_order_relaxed);
     return status;
@@ -212,6 +227,7 @@ tpt_status_t *tpt_storage_copy(tpt_storage_t *dst, tpt_storage_t *src) {
     tpt_type_t type = src->type;
     uint64_t flag = from == to ? src->flag : 0;
     if (!status && from != to) status = check_flags(from, src);
+    if (!status && from == to) tpt_buffer_set_before(buffer, NULL); /* it is no longer the update of one storage alone */
     if (!status) tpt_buffer_retain(buffer);
     tpt_mutex_unlock(&from->lock);
     TPT_TRY(status);

@@ -126,12 +126,81 @@ static void test_run_cache__result_types_are_remembered(void **state) {
     tpt_storage_release(a);
 }
 
+/* An update whose compile fails: told by the call or, where the caller goes on meanwhile, once by `told`. */
+static tpt_storage_t *failed_update(tpt_status_t *(*told)(tpt_storage_t *)) {
+    const int64_t half[1] = {3};
+    tpt_storage_t *a = floats(2, dims, data), *b = floats(2, dims, data), *first = NULL;
+    assert_ok(add(bind_add(false), a, b, 1, half, &first)); /* the first compile also finds out what the plugin can do */
+    assert_ok(tpt_device_synchronize(0));
+    tpt_storage_release(first);
+    tpt_null_set_compile_time(30000000);
+    tpt_null_fail_next(TPT_NULL_COMPILE, TPT_INTERNAL);
+    tpt_status_t *status = add(bind_add(true), a, b, 2, dims, NULL);
+    tpt_null_set_compile_time(0);
+    assert_fails(status ? status : told(a), TPT_INTERNAL, "");
+    tpt_storage_release(b);
+    return a;
+}
+
+static tpt_status_t *read_it(tpt_storage_t *s) {
+    float read[6];
+    return tpt_storage_to_host(s, 0, sizeof read, read);
+}
+
+static tpt_status_t *synchronize_it(tpt_storage_t *s) {
+    (void)s;
+    return tpt_device_synchronize(0);
+}
+
+static tpt_status_t *update_it_and_read(tpt_storage_t *s) {
+    tpt_storage_t *b = floats(2, dims, data);
+    const int64_t half[1] = {3};
+    tpt_status_t *status = add(bind_add(true), s, b, 1, half, NULL); /* another program, on the value that cannot be made */
+    tpt_storage_release(b);
+    assert_ok(status);
+    return read_it(s);
+}
+
+static void test_run_cache__failed_compile_gives_the_old_value_back(void **state) {
+    (void)state;
+    tpt_status_t *(*const ways[])(tpt_storage_t *) = {read_it, synchronize_it, update_it_and_read};
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        float read[6];
+        tpt_storage_t *a = failed_update(ways[i]);
+        assert_ok(tpt_storage_to_host(a, 0, sizeof read, read));
+        assert_memory_equal(read, data, sizeof read);
+        assert_ok(tpt_device_synchronize(0));
+        tpt_storage_release(a);
+        reopen();
+    }
+}
+
+/* What was copied from the update is not the storage's own old value, and no copy may pass for one. */
+static tpt_status_t *copy_it_and_read(tpt_storage_t *s) {
+    float read[6], other[6] = {0};
+    tpt_storage_t *copy = floats(2, dims, other);
+    assert_ok(tpt_storage_copy(copy, s));
+    tpt_status_t *status = read_it(copy);
+    assert_non_null(status);
+    assert_fails(tpt_storage_to_host(copy, 0, sizeof read, read), TPT_INTERNAL, "");
+    assert_fails(tpt_storage_to_host(s, 0, sizeof read, read), TPT_INTERNAL, "");
+    tpt_storage_release(copy);
+    return status;
+}
+
+static void test_run_cache__copies_of_a_failed_update_stay_failed(void **state) {
+    (void)state;
+    tpt_storage_release(failed_update(copy_it_and_read));
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, start, end)
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_run_cache__second_process_loads),
         TEST(test_run_cache__refused_program_is_compiled_anew),
         TEST(test_run_cache__failed_serialization_is_no_failure),
+        TEST(test_run_cache__failed_compile_gives_the_old_value_back),
+        TEST(test_run_cache__copies_of_a_failed_update_stay_failed),
         TEST(test_run_cache__two_ops_of_one_text_share_a_program),
         TEST(test_run_cache__result_types_are_remembered),
     };

@@ -29,6 +29,7 @@ void tpt_null_fail_next(tpt_null_step_t step, int code) {
 void tpt_null_reject_donation(bool on) { atomic_store(&null_state.reject_donation, on); }
 
 void tpt_null_set_delay(int64_t nanoseconds) { atomic_store(&null_state.delay, nanoseconds); }
+void tpt_null_set_compile_time(int64_t nanoseconds) { atomic_store(&null_state.compile_time, nanoseconds); }
 
 void tpt_null_set_host_memory(bool on) { atomic_store(&null_state.device_memory, !on); }
 
@@ -36,6 +37,7 @@ void tpt_null_reset(void) {
     for (int step = 0; step < TPT_NULL_STEP_COUNT; step++) atomic_store(&null_state.fail[step], 0);
     tpt_null_reject_donation(false);
     tpt_null_set_delay(0);
+    tpt_null_set_compile_time(0);
     tpt_null_set_host_memory(true);
     atomic_store(&null_state.compiles, 0);
     atomic_store(&null_state.loads, 0);

@@ -30,6 +30,8 @@ void tpt_null_fail_next(tpt_null_step_t step, int code);
 void tpt_null_reject_donation(bool on);
 /* Outputs become ready this long after the execute. */
 void tpt_null_set_delay(int64_t nanoseconds);
+/* A compile takes this long, whether it fails or not. */
+void tpt_null_set_compile_time(int64_t nanoseconds);
 /* false: buffers are said not to be in host memory, so that the slow way of reading is taken. Counts for clients made later. */
 void tpt_null_set_host_memory(bool on);
 

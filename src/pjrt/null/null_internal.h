@@ -83,7 +83,7 @@ struct PJRT_SerializedExecutable {
 typedef struct null_state {
     atomic_int fail[TPT_NULL_STEP_COUNT];
     atomic_bool reject_donation, device_memory;
-    _Atomic int64_t delay;
+    _Atomic int64_t delay, compile_time;
     _Atomic int64_t compiles, loads, executes, donations, clients, buffers, programs, events;
 } null_state_t;
 extern null_state_t null_state;

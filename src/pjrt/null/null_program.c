@@ -1,5 +1,6 @@
 /* null_program.c - the fake plugin's programs: a signature, and zeros as results. */
 #include <string.h>
+#include <time.h>
 
 #include "base/alloc.h"
 #include "pjrt/null/null_internal.h"
@@ -72,6 +73,9 @@ static PJRT_Error *loaded_make(PJRT_Client *client, const char *text, size_t byt
 
 static PJRT_Error *compile(PJRT_Client_Compile_Args *args) {
     PJRT_Error *error = null_injected(TPT_NULL_COMPILE);
+    const int64_t taken = atomic_load(&null_state.compile_time);
+    const struct timespec time = {.tv_sec = (time_t)(taken / 1000000000), .tv_nsec = (long)(taken % 1000000000)};
+    if (taken > 0) (void)nanosleep(&time, NULL);
     if (error == NULL) error = loaded_make(args->client, args->program->code, args->program->code_size, &args->executable);
     if (error == NULL) atomic_fetch_add(&null_state.compiles, 1);
     return error;
