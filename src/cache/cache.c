@@ -14,7 +14,7 @@ void tpt_cache_open(const tpt_cache_place_t *where, const tpt_cache_hooks_t *hoo
     tpt_str_t text;
     tpt_cache_close();
     the_hooks = *hooks;
-    (void)tpt_disk_open();
+    if (tpt_disk_open()) tpt_evict_leftovers();
     tpt_str_init(&text, 1 << 20);
     tpt_place_text(where, &text);
     place = tpt_str_take(&text);

@@ -62,6 +62,8 @@ void tpt_lock_release(int fd);
 /* ---- evict.c -------------------------------------------------------------------------------------------------------------- */
 /* Something was written: now and then looks whether the directory has become too large. */
 void tpt_evict_after(size_t bytes);
+/* Removes what writers that were killed have left behind. */
+void tpt_evict_leftovers(void);
 
 /* ---- writer.c ------------------------------------------------------------------------------------------------------------- */
 /* Takes over the lock; retains the program. */

@@ -119,6 +119,11 @@ tpt_status_t *tpt_cache_prune(const char *dir, int64_t most_bytes, tpt_cache_pru
     return NULL;
 }
 
+void tpt_evict_leftovers(void) {
+    scan_t scan = {.now = (int64_t)time(NULL)};
+    scan_folder(&scan, tpt_disk_root(), "tmp"); /* without the lock: no writer that lives uses a file so old */
+}
+
 /* ---- by itself ------------------------------------------------------------------------------------------------------- */
 
 void tpt_evict_after(size_t bytes) {

@@ -274,6 +274,14 @@ static void test_processes__leftovers_of_the_dead_are_removed(void **state) {
     assert_ok(tpt_cache_prune(the_dir, INT64_MAX, &out));
     assert_int_equal(access(old, F_OK), -1);
     assert_int_equal(access(young, F_OK), 0);
+    /* A process that finds all it needs writes nothing, and prunes nothing: it looks when it opens the directory. */
+    assert_int_equal(utimensat(AT_FDCWD, young, times, 0), 0);
+    assert_true(close(open(old, O_CREAT | O_WRONLY, 0600)) == 0);
+    tpt_cache_close();
+    cache_open();
+    assert_int_equal(access(young, F_OK), -1);
+    assert_int_equal(access(old, F_OK), 0); /* made just now */
+    assert_int_equal(use("a"), TPT_CACHE_DISK);
 }
 
 /* ---- facts ------------------------------------------------------------------------------------------------------------ */
