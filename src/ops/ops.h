@@ -7,6 +7,10 @@
 
 #include "ir/ir.h"
 
+/* A row's flag beside those of tpt.h: where all its operands are whole storages, its loops run as fast and to the same bits without
+ * XLA's fusion emitters, which are a third to a half of a CPU plugin's compile. To be measured before it is set: NOTES.md. */
+enum { TPT_ROW_PLAIN_LOOPS = 1 << 10 };
+
 typedef struct tpt_lower tpt_lower_t;
 typedef void (*tpt_lower_fn_t)(tpt_lower_t* L);
 

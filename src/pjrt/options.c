@@ -62,10 +62,12 @@ static const struct {
     {"xla_allow_excess_precision", 2, 0},
     {"xla_cpu_enable_fast_min_max", 2, 0},
     /* Tiny programs: half the compile time, measured; loops would run ten times slower. */
-    {"xla_cpu_use_fusion_emitters", 2, 0},
+    {"xla_cpu_use_fusion_emitters", 2, 0}, /* of larger programs too, where it was found to be good */
     {"xla_backend_optimization_level", 3, 0},
     {"xla_cpu_parallel_codegen_split_count", 3, 1},
 };
+
+#define EMITTERS 2
 
 unsigned tpt_pjrt_flags_named(const char *message) {
     unsigned named = 0;
@@ -83,7 +85,7 @@ size_t tpt_pjrt_options_write(const tpt_pjrt_options_t *options, unsigned char o
     wire_bytes(&all, 3, build.data, build.size);
     if (options->portable) wire_int(&all, 4, 1);
     for (unsigned i = 0; i < TPT_PJRT_FLAG_COUNT; i++) {
-        bool wanted = i == 0 || (i == 1 ? options->fast_minmax_off : options->tiny);
+        bool wanted = i == 0 || (i == 1 ? options->fast_minmax_off : options->tiny || (i == EMITTERS && options->plain_loops));
         if (!wanted || (options->refused >> i & 1)) continue;
         wire_override(&all, flags[i].name, flags[i].kind, i == 0 ? options->excess_precision : flags[i].value);
     }

@@ -74,6 +74,7 @@ typedef struct tpt_compile_options {
     bool exact_minmax;   /* NaN-propagating min/max on CPU plugins */
     bool excess_precision; /* let XLA keep halves in float32 inside a program */
     bool tiny;           /* a program over a few elements: on CPU plugins compile cheaply, however slow its loops are */
+    bool plain_loops;    /* XLA's fusion emitters gain nothing here: do without them on CPU plugins */
 } tpt_compile_options_t;
 /* `text`: StableHLO (MLIR text). */
 TPT_MUST_USE tpt_status_t *tpt_program_compile(tpt_client_t *client, const char *text, size_t bytes,

@@ -106,7 +106,7 @@ TPT_MUST_USE tpt_status_t *tpt_pjrt_execute(tpt_program_t *program, int device, 
 #define TPT_PJRT_OPTIONS_MAX TPT_OPTIONS_MAX
 #define TPT_PJRT_FLAG_COUNT 5
 typedef struct tpt_pjrt_options {
-    bool portable, fast_minmax_off, excess_precision, tiny;
+    bool portable, fast_minmax_off, excess_precision, tiny, plain_loops;
     unsigned refused; /* flags to leave out, by number */
     int device_id;
 } tpt_pjrt_options_t;

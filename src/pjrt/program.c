@@ -17,6 +17,7 @@ static size_t program_options(const tpt_client_t *client, const tpt_compile_opti
         .excess_precision = options->excess_precision,
         .fast_minmax_off = options->exact_minmax && client->is_cpu,
         .tiny = options->tiny && client->is_cpu,
+        .plain_loops = options->plain_loops && client->is_cpu,
     };
     return tpt_pjrt_options_write(&all, out);
 }

@@ -326,6 +326,14 @@ static tpt_status_t *measure_results(lowering_t *w, const tpt_cut_t *cut) {
     return NULL;
 }
 
+/* A view that is read on the way in is part of the loops, and not of what was measured. */
+static bool has_plain_loops(const tpt_graph_t *g) {
+    const tpt_plan_t *p = g->nodes[0].plan;
+    bool plain = g->nnodes == 1 && (p->op->row->flags & TPT_ROW_PLAIN_LOOPS) != 0;
+    for (int t = 0; plain && t < p->ntensors; t++) plain = p->tensors[t].view.code == TPT_VIEW_SAME && !p->tensors[t].view.bitcast;
+    return plain;
+}
+
 static tpt_status_t *lower_all(lowering_t *w, const tpt_cut_t *cut, char **out_text) {
     add_inputs(w, cut);
     for (size_t i = 0; i < w->graph->nnodes; i++) TPT_TRY(lower_node(w, (uint32_t)i));
@@ -335,6 +343,7 @@ static tpt_status_t *lower_all(lowering_t *w, const tpt_cut_t *cut, char **out_t
     TPT_TRY(measure_results(w, cut));
     close_packs(w);
     w->prog->tiny = tpt_ir_largest(w->ir) <= TINY;
+    w->prog->plain_loops = has_plain_loops(w->graph);
     TPT_TRY(tpt_ir_take_status(w->ir));
     TPT_TRY_MSG(tpt_ir_verify(w->ir), "checking a program of %zu ops", w->graph->nnodes);
     tpt_str_t text;
