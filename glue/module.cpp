@@ -363,6 +363,9 @@ extern "C" __attribute__((visibility("default"))) PyObject *PyInit__C() {
   HANDLE_TH_ERRORS
   tpt_glue::register_rows();
   torch::utils::register_fork_handler_for_device_init(tpt_glue::kTpu);
+  // After all of Python's own exit functions, which may still use tensors, and before those of C, in which plugins end. Where
+  // Python has no room for it (32 of them), the core's own come late: a compile then may meet a plugin half taken apart.
+  (void)Py_AtExit(tpt_runtime_end);
   return PyModule_Create(&tpt_glue::definition);
   END_HANDLE_TH_ERRORS
 }

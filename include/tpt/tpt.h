@@ -101,6 +101,9 @@ TPT_API TPT_MUST_USE tpt_status_t *tpt_plugin_select(const char *path, int num_d
 /* Opens the plugin at first use; later calls cost a load. All functions below that need a device call it themselves. */
 TPT_API TPT_MUST_USE tpt_status_t *tpt_runtime_open(void);
 TPT_API bool tpt_runtime_is_open(void);
+/* The process ends: what is being compiled or started is waited for, what has not begun never will. To be called before the C
+ * library's exit handlers, in which a plugin takes itself apart. */
+TPT_API void tpt_runtime_end(void);
 TPT_API void tpt_runtime_close(void); /* for tests: drops all caches and the client; no storage may be alive */
 
 /* Number of devices of the client, opening it if need be. */

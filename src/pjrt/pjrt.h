@@ -91,6 +91,7 @@ TPT_MUST_USE tpt_status_t *tpt_program_load(tpt_client_t *client, const void *da
 TPT_MUST_USE tpt_status_t *tpt_program_promise(tpt_client_t *client, int device, int nouts, const int64_t *out_nbytes,
                                                tpt_program_t **out_program);
 void tpt_program_keep_promise(tpt_program_t *promise, tpt_program_t *real, tpt_status_t *status);
+void tpt_programs_end(void);   /* the process ends: what waits never begins */
 void tpt_programs_drain(void); /* waits until all runs have begun */
 /* False while it is being compiled, and for ever if that has failed. */
 bool tpt_program_is_ready(const tpt_program_t *program);

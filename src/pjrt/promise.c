@@ -188,7 +188,7 @@ void tpt_programs_drain(void) {
 }
 
 /* Nobody will read what still waits; the thread must only be out of the plugin before the plugin's own end. */
-static void at_exit(void) {
+void tpt_programs_end(void) {
     pthread_mutex_lock(&lock);
     ending = owner == getpid();
     pthread_cond_broadcast(&news);
@@ -209,7 +209,7 @@ static bool start(void) {
     if (!running) return false;
     (void)pthread_detach(thread);
     owner = getpid();
-    if (!registered) registered = atexit(at_exit) == 0;
+    if (!registered) registered = atexit(tpt_programs_end) == 0;
     return true;
 }
 

@@ -98,7 +98,7 @@ void tpt_cache_flush(void) {
 }
 
 /* What nobody waits for is not compiled any more; what is being compiled is kept. */
-static void at_exit(void) {
+void tpt_ahead_end(void) {
     if (owner != getpid()) return;
     pthread_mutex_lock(&lock);
     ending = true;
@@ -120,7 +120,7 @@ static bool start(void) {
     if (made) (void)pthread_detach(thread);
     nthreads += made;
     owner = getpid();
-    if (!registered) registered = atexit(at_exit) == 0;
+    if (!registered) registered = atexit(tpt_ahead_end) == 0;
     return nthreads > 0;
 }
 

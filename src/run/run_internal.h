@@ -267,6 +267,7 @@ bool tpt_prog_load(tpt_prog_t *prog, const tpt_cache_key_t *key, const tpt_compi
 TPT_MUST_USE tpt_status_t *tpt_prog_compiled(tpt_prog_t *prog, const tpt_cache_key_t *key, tpt_cache_find_t *find, int64_t taken);
 /* ahead.c: several compilers at once, while the caller goes on. */
 bool tpt_ahead_on(void);
+void tpt_ahead_end(void); /* the process ends */
 TPT_MUST_USE tpt_status_t *tpt_ahead_compile(tpt_prog_t *prog, const char *text, int device);
 TPT_MUST_USE tpt_status_t *tpt_prog_compile_now(tpt_prog_t *prog, const char *text, int device);
 void tpt_ahead_drain(void);

@@ -125,6 +125,12 @@ static tpt_status_t *await_dropped(tpt_dev_t *dev) {
     return status;
 }
 
+void tpt_runtime_end(void) {
+    tpt_programs_end();
+    tpt_ahead_end();
+    tpt_race_drain();
+}
+
 void tpt_runtime_close(void) {
     tpt_mutex_lock(&open_lock);
     tpt_client_t *client = atomic_exchange(&the_client, NULL);

@@ -289,3 +289,27 @@ print(found, counters["program_drops"] > 100, counters["compiles"] > 118)
     done = run(code, **env)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[[119.0, 119.0, 119.0], [119.0, 119.0, 119.0]] True True"
+
+
+def test_a_process_may_end_in_the_midst_of_compiling():
+    code = """
+import torch
+x = torch.arange(100000.0, device="tpu")
+for n in range(1, 120):
+    y = x[: n * 7] + 1
+"""
+    for _ in range(3):
+        done = run(code, TORCH_TPU_CACHE="0", TORCH_TPU_COMPILE_THREADS="3")
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_functions_at_exit_may_use_tensors():
+    code = """
+import atexit, torch
+x = torch.arange(1000.0, device="tpu")
+atexit.register(lambda: print((x[:77] * 3).sum().item()))
+for n in range(1, 60):
+    y = x[:n] + 1
+"""
+    done = run(code, TORCH_TPU_CACHE="0")
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "8778.0", "")
