@@ -174,6 +174,7 @@ Backward backward(const at::Tensor& grad_out, const at::Tensor& query, const at:
                   const at::Tensor&, const at::Tensor&, std::optional<double> scale) {
   static const tpt_op_t* const op = bind<10>("_scaled_dot_product_fused_attention_overrideable_backward", {"grad_out", "query", "key", "value", "attn_bias", "want_bias",
                                                                     "out", "logsumexp", "is_causal", "scale"});
+  if (!grad_out.defined()) return {};  // autograd's zeros
   check_inputs(query, key, value, attn_bias, dropout_p);
   const bool bias = wanted[3] && attn_bias.defined() && attn_bias.is_floating_point();
   const std::array<tpt_arg_t, 10> args = {tensor_arg(grad_out),  tensor_arg(query),   tensor_arg(key),     tensor_arg(value),

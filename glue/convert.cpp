@@ -27,9 +27,10 @@ tpt_number_t number_of_scalar(const c10::Scalar& scalar) {
     number.v.f[0] = value.real();
     number.v.f[1] = value.imag();
   } else {
-    number.dtype = TPT_I64;
-    // An unsigned 64-bit number keeps its bits.
-    number.v.i = scalar.type() == c10::ScalarType::UInt64 ? static_cast<int64_t>(scalar.toUInt64()) : scalar.toLong();
+    // Python's integers from 2^63 on: their bits, and a dtype of their own, for in floating dtypes they are their value.
+    const bool huge = scalar.type() == c10::ScalarType::UInt64;
+    number.dtype = huge ? TPT_U64 : TPT_I64;
+    number.v.i = huge ? static_cast<int64_t>(scalar.toUInt64()) : scalar.toLong();
   }
   return number;
 }

@@ -192,8 +192,7 @@ double tpt_lower_static(tpt_lower_t *L, const char *name, double if_none) {
         (void)tpt_lower_fail(L, TPT_INTERNAL, "number '%s' is not among the row's statics", name);
         return if_none;
     }
-    tpt_dtype_t d = (tpt_dtype_t)arg->u.number.dtype;
-    return tpt_dtype_is_float(d) || tpt_dtype_is_complex(d) ? arg->u.number.v.f[0] : (double)arg->u.number.v.i;
+    return tpt_number_value(&arg->u.number);
 }
 
 tpt_dtype_t tpt_lower_number_dtype(const tpt_lower_t *L, const char *name) {

@@ -41,5 +41,5 @@ bool tpt_expr_fold(int op, double x, double y, double *out) {
 
 bool tpt_expr_is_exact(const tpt_arg_t *arg) {
     const int64_t most = INT64_C(1) << DBL_MANT_DIG, i = arg->u.number.v.i;
-    return tpt_dtype_is_float((tpt_dtype_t)arg->u.number.dtype) || (-most <= i && i <= most);
+    return tpt_dtype_is_float((tpt_dtype_t)arg->u.number.dtype) || (arg->u.number.dtype != TPT_U64 && -most <= i && i <= most);
 }

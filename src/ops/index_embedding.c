@@ -185,6 +185,15 @@ static tpt_val_t saved_bags(tpt_lower_t *L, int64_t n) {
     return tpt_index_segments(L->ir, tpt_ir_convert(L->ir, tpt_lower_tensor(L, "offsets"), TPT_I64), n);
 }
 
+/* The gradient of each index: that of its bag. With include_last_offset indices may come behind the last bag: they are in none. */
+static tpt_val_t gradient_of_each(tpt_lower_t *L, tpt_val_t g, int64_t n) {
+    tpt_ir_t *ir = L->ir;
+    tpt_val_t bag = saved_bags(L, n);
+    tpt_val_t inside = tpt_ir_compare(ir, TPT_IR_LT, bag, tpt_ir_const_i(ir, TPT_I64, tpt_ir_dim(ir, g, 0)));
+    g = tpt_index_take(ir, g, 0, bag);
+    return tpt_ir_select(ir, tpt_ir_unsqueeze(ir, inside, 1), g, tpt_ir_const_i(ir, tpt_ir_dtype(ir, g), 0));
+}
+
 void tpt_index_bag_back(tpt_lower_t *L) {
     tpt_ir_t *ir = L->ir;
     tpt_val_t g = tpt_lower_tensor(L, "grad");
@@ -216,7 +225,7 @@ void tpt_index_bag_back(tpt_lower_t *L) {
         tpt_val_t size = tpt_ir_convert(ir, tpt_ir_max(ir, sizes, tpt_ir_const_i(ir, TPT_I64, 1)), work);
         g = tpt_ir_div(ir, g, tpt_ir_unsqueeze(ir, size, 1));
     }
-    g = tpt_index_take(ir, g, 0, saved_bags(L, n));
+    g = gradient_of_each(L, g, n);
     if (tpt_lower_has(L, "per_sample_weights")) {
         tpt_val_t weights = tpt_ir_convert(ir, tpt_lower_tensor(L, "per_sample_weights"), work);
         g = tpt_ir_mul(ir, g, tpt_ir_unsqueeze(ir, weights, 1));
@@ -237,7 +246,7 @@ void tpt_index_bag_weights_back(tpt_lower_t *L) {
         return;
     }
     tpt_val_t rows = tpt_ir_convert(ir, tpt_index_take(ir, weight, 0, index), work);
-    tpt_val_t grads = tpt_ir_convert(ir, tpt_index_take(ir, g, 0, saved_bags(L, n)), work);
+    tpt_val_t grads = tpt_ir_convert(ir, gradient_of_each(L, g, n), work);
     tpt_val_t out = tpt_ir_reduce(ir, TPT_IR_RED_ADD, tpt_ir_mul(ir, rows, grads), 1, &dim);
     if (padding >= 0) {
         tpt_val_t is_padding = tpt_ir_compare(ir, TPT_IR_EQ, index, tpt_ir_const_i(ir, TPT_I64, padding));

@@ -11,6 +11,13 @@
  * XLA's fusion emitters, which are a third to a half of a CPU plugin's compile. To be measured before it is set: NOTES.md. */
 enum { TPT_ROW_PLAIN_LOOPS = 1 << 10 };
 
+/* A number's value, of complex ones the real part. */
+static inline double tpt_number_value(const tpt_number_t* n) {
+  const tpt_dtype_t d = (tpt_dtype_t)n->dtype;
+  if (tpt_dtype_is_float(d) || tpt_dtype_is_complex(d)) return n->v.f[0];
+  return d == TPT_U64 ? (double)(uint64_t)n->v.i : (double)n->v.i;
+}
+
 typedef struct tpt_lower tpt_lower_t;
 typedef void (*tpt_lower_fn_t)(tpt_lower_t* L);
 

@@ -61,6 +61,7 @@ static bool takes_part(const char *name) {
 
 static tpt_dtype_t wrapped_dtype(tpt_dtype_t d) {
     if (tpt_dtype_is_complex(d)) return TPT_DEFAULT_COMPLEX;
+    if (d == TPT_U64) return TPT_I64; /* an integer from 2^63 on has no say of its own */
     return tpt_dtype_is_float(d) ? TPT_DEFAULT_FLOAT : d;
 }
 

@@ -62,6 +62,8 @@ void tpt_ops_normal(tpt_lower_t *L) {
         mean = tensors ? tpt_ir_convert(ir, tpt_lower_tensor(L, "mean"), acc) : number_or(L, "mean", 0.0, acc);
         tensors = tpt_lower_is_tensor(L, "std");
         std = tensors ? tpt_ir_convert(ir, tpt_lower_tensor(L, "std"), acc) : number_or(L, "std", 1.0, acc);
+        if (tensors && tpt_ir_numel(ir, std) > 0)
+            tpt_lower_refuse(L, tpt_ir_compare(ir, TPT_IR_LT, std, tpt_ir_like(ir, std, 0)), "normal expects all elements of std >= 0.0");
         type = *tpt_ir_type(ir, tpt_ir_add(ir, mean, std)); /* their common shape */
     }
     tpt_val_t z = tpt_lower_normal(L, type);

@@ -1,4 +1,4 @@
-/* refuse.c - numbers that PyTorch refuses. A line of refuse.def is one of
+/* refuse.c - numbers and dtypes that PyTorch refuses. A line of refuse.def is one of
  *
  *   TPT_RANGE(row, number, low, high, ends, when, text)   the number must lie between two others; if `when` names a bool
  *                                                         argument, only where that is true. `%s` in the text is the number
@@ -7,6 +7,9 @@
  *   TPT_DIVISOR(row, divisor, with, when)                 it must not be zero where all is whole numbers, unless an argument
  *                                                         named `when` is None. Also for tensors, found out on the device
  *
+ *   TPT_SAME(row, tensor, with, text)                     two tensors must have one dtype; `%s` in the text are the two
+ *   TPT_PARAM(row, parameter, input)                      a parameter must have the input's dtype, or be float32 beside halves
+ *
  * Lines of one row stand together. */
 #include "ops/refuse.h"
 
@@ -14,7 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef enum tpt_refuse_kind { RANGE, ORDER, FITS, DIVISOR } tpt_refuse_kind_t;
+typedef enum tpt_refuse_kind { RANGE, ORDER, FITS, DIVISOR, SAME, PARAM } tpt_refuse_kind_t;
 typedef enum tpt_ends { CLOSED, OPEN_LOW, OPEN } tpt_ends_t;
 /* How a number meets a dtype: it is written to it, or both are promoted first, so that only one of the same kind must fit. */
 typedef enum tpt_meeting { WRITTEN, PROMOTED } tpt_meeting_t;
@@ -30,6 +33,8 @@ struct tpt_refusal {
 #define TPT_ORDER(row, arg, other, text) {row, arg, other, NULL, ORDER, CLOSED, 0, 0, 0, text},
 #define TPT_FITS(row, arg, with, how) {row, arg, with, NULL, FITS, CLOSED, how, 0, 0, NULL},
 #define TPT_DIVISOR(row, arg, with, when) {row, arg, with, when, DIVISOR, CLOSED, 0, 0, 0, NULL},
+#define TPT_SAME(row, arg, with, text) {row, arg, with, NULL, SAME, CLOSED, 0, 0, 0, text},
+#define TPT_PARAM(row, arg, with) {row, arg, with, NULL, PARAM, CLOSED, 0, 0, 0, NULL},
 static const tpt_refusal_t rules[] = {
 #include "ops/refuse.def"
 };
@@ -44,13 +49,10 @@ int tpt_refusals_of(const tpt_row_t *row, const tpt_refusal_t **out_first) {
 }
 
 const tpt_refusal_t *tpt_refusal_at(const tpt_refusal_t *first, int i) { return first + i; }
+bool tpt_refusal_is_of_numbers(const tpt_refusal_t *rule) { return rule->kind != SAME && rule->kind != PARAM; }
 const char *tpt_refusal_arg(const tpt_refusal_t *rule) { return rule->arg; }
 const char *tpt_refusal_with(const tpt_refusal_t *rule) { return rule->with; }
 const char *tpt_refusal_when(const tpt_refusal_t *rule) { return rule->when; }
-
-static double value_of(const tpt_number_t *n) {
-    return tpt_dtype_is_float((tpt_dtype_t)n->dtype) || tpt_dtype_is_complex((tpt_dtype_t)n->dtype) ? n->v.f[0] : (double)n->v.i;
-}
 
 static bool in_range(const tpt_refusal_t *rule, double v) {
     if (rule->ends == CLOSED) return v >= rule->low && v <= rule->high;
@@ -94,13 +96,13 @@ static bool is_whole(tpt_dtype_t d) { return d == TPT_BOOL || tpt_dtype_is_int(d
 
 static tpt_status_t *check_fits(const tpt_refusal_t *rule, const tpt_number_t *n, tpt_dtype_t d) {
     limits_t limits;
-    double v = value_of(n);
+    double v = tpt_number_value(n);
     tpt_dtype_t own = (tpt_dtype_t)n->dtype;
     if (!limits_of(d, &limits) || tpt_dtype_is_complex(own)) return NULL;
     if (rule->meeting == PROMOTED && is_whole(d) && !is_whole(own)) return NULL;
     if (!is_whole(d) && (isinf(v) || isnan(v))) return NULL;
     /* The last double below 2^63 is far from it, so that the bound itself is already too large for an int64. */
-    bool fits = v >= limits.low && (d == TPT_I64 && !is_whole(own) ? v < limits.high : v <= limits.high);
+    bool fits = v >= limits.low && (d == TPT_I64 && (!is_whole(own) || own == TPT_U64) ? v < limits.high : v <= limits.high);
     return fits ? NULL : tpt_status_make(TPT_INVALID_ARGUMENT, "value cannot be converted to type %s without overflow", limits.name);
 }
 
@@ -120,21 +122,44 @@ static bool is_off(const tpt_arg_t *when) {
 tpt_status_t *tpt_refusal_check(const tpt_refusal_t *rule, const tpt_arg_t *arg, const tpt_arg_t *with, const tpt_arg_t *when) {
     if (!arg || arg->kind != TPT_ARG_NUMBER || is_off(when)) return NULL;
     const tpt_number_t *n = &arg->u.number;
-    double v = value_of(n);
+    double v = tpt_number_value(n);
     switch ((tpt_refuse_kind_t)rule->kind) {
         case RANGE:
             return in_range(rule, v) ? NULL : refused(rule->text, v, 0);
         case ORDER: {
             if (!with || with->kind != TPT_ARG_NUMBER) return NULL;
-            double other = value_of(&with->u.number);
+            double other = tpt_number_value(&with->u.number);
             return v <= other ? NULL : refused(rule->text, v, other);
         }
         case FITS: return check_fits(rule, n, dtype_of(with));
         case DIVISOR: /* tensors: tpt_refuse_divisors */
             if (n->v.i != 0 || !is_whole((tpt_dtype_t)n->dtype) || !is_whole(dtype_of(with))) return NULL;
             return tpt_status_make(TPT_INVALID_ARGUMENT, "ZeroDivisionError");
+        case SAME:
+        case PARAM: break;
     }
     return NULL;
+}
+
+static void check_dtypes(tpt_lower_t *L, const tpt_refusal_t *rule) {
+    const int arg = tpt_lower_find(L, rule->arg), with = tpt_lower_find(L, rule->with);
+    if (arg < 0 || with < 0 || L->args[arg].kind != TPT_ARG_TENSOR || L->args[with].kind != TPT_ARG_TENSOR) return;
+    const tpt_dtype_t a = dtype_of(&L->args[arg]), b = dtype_of(&L->args[with]);
+    if (a == b) return;
+    if (rule->kind == SAME) {
+        (void)tpt_lower_fail(L, TPT_INVALID_ARGUMENT, rule->text, tpt_dtype_name(a), tpt_dtype_name(b));
+        return;
+    }
+    if ((b == TPT_F16 || b == TPT_BF16) && a == TPT_F32) return;
+    (void)tpt_lower_fail(L, TPT_INVALID_ARGUMENT, "mixed dtype: expect parameter '%s' to have the dtype of the input, or float32 beside halves, "
+                         "but got %s with an input of %s", rule->arg, tpt_dtype_name(a), tpt_dtype_name(b));
+}
+
+void tpt_refuse_dtypes(tpt_lower_t *L) {
+    const tpt_refusal_t *rule;
+    const int count = tpt_refusals_of(L->row, &rule);
+    for (int i = 0; i < count; i++)
+        if (!tpt_refusal_is_of_numbers(&rule[i])) check_dtypes(L, &rule[i]);
 }
 
 void tpt_refuse_divisors(tpt_lower_t *L) {

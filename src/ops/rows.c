@@ -87,6 +87,8 @@ void tpt_row_lower(tpt_lower_t *L) {
     if (L->row->expr != NULL) {
         tpt_expr_lower(L);
         tpt_refuse_divisors(L);
-    } else
-        L->row->lower(L);
+        return;
+    }
+    tpt_refuse_dtypes(L);
+    if (tpt_ir_status(L->ir) == NULL) L->row->lower(L);
 }

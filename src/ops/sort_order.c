@@ -64,7 +64,7 @@ static tpt_val_t float_places(tpt_ir_t *ir, tpt_val_t x, int dim, int64_t k, boo
 }
 
 void tpt_sort_top(tpt_ir_t *ir, tpt_val_t x, int dim, int64_t k, bool largest, tpt_val_t *out_values, tpt_val_t *out_indices) {
-    if (k == 1) {
+    if (k == 1 && (largest || !tpt_dtype_is_float(tpt_ir_dtype(ir, x)))) { /* NaN, which an extreme picks, is the largest number */
         tpt_reduce_extreme(ir, x, dim, largest, out_values, out_indices);
         *out_values = tpt_ir_unsqueeze(ir, *out_values, dim);
         *out_indices = tpt_ir_unsqueeze(ir, *out_indices, dim);

@@ -72,7 +72,9 @@ static tpt_val_t fixed_number(lowering_t *w, const tpt_number_t *n, tpt_number_f
         tpt_dtype_t real = tpt_dtype_real(dtype);
         return tpt_ir_binary(w->ir, TPT_IR_COMPLEX, tpt_ir_const_f(w->ir, real, n->v.f[0]), tpt_ir_const_f(w->ir, real, n->v.f[1]));
     }
-    if (tpt_dtype_is_float((tpt_dtype_t)n->dtype)) return tpt_ir_const_f(w->ir, dtype, n->v.f[0]);
+    const bool inexact = tpt_dtype_is_float(dtype) || tpt_dtype_is_complex(dtype);
+    if (tpt_dtype_is_float((tpt_dtype_t)n->dtype) || (n->dtype == TPT_U64 && inexact))
+        return tpt_ir_const_f(w->ir, dtype, tpt_number_value(n));
     return tpt_ir_const_i(w->ir, dtype, n->v.i);
 }
 

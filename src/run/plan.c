@@ -55,7 +55,7 @@ static void bind_refusals(tpt_op_t *op) {
     for (int i = 0; i < count && op->nrefusals < TPT_MAX_REFUSALS; i++) {
         const tpt_refusal_t *rule = tpt_refusal_at(first, i);
         int arg = param_index(op, tpt_refusal_arg(rule)), k = op->nrefusals;
-        if (arg < 0) continue;
+        if (arg < 0 || !tpt_refusal_is_of_numbers(rule)) continue;
         op->refusals[k].rule = rule;
         op->refusals[k].arg = arg;
         op->refusals[k].with = param_index(op, tpt_refusal_with(rule));

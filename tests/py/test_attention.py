@@ -123,3 +123,20 @@ def test_mask_and_causal_at_once():
     x, mask = rand(1, 2, 3, 4), rand(3, 3)
     got = F.scaled_dot_product_attention(*[x.to("tpu")] * 3, attn_mask=mask.to("tpu"), is_causal=True)
     same(got, F.scaled_dot_product_attention(x, x, x, attn_mask=mask, is_causal=True), 2e-5)
+
+
+def test_gradients_that_are_not_there():
+    class Dead(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            return None
+
+    q = torch.randn(1, 2, 4, 8, device="tpu", requires_grad=True)
+    Dead.apply(torch.nn.functional.scaled_dot_product_attention(q, q, q)).sum().backward()
+    assert q.grad is None or not q.grad.cpu().any()
+    a = torch.randn(1, 1, 3, 2, dtype=torch.float64, device="tpu", requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: torch.nn.functional.scaled_dot_product_attention(x, x, x), (a,))

@@ -138,3 +138,10 @@ def test_what_has_no_order_is_refused_as_on_cpu(name):
     with pytest.raises((RuntimeError, NotImplementedError)) as got:
         REFUSED[name](x.to("tpu"))
     assert type(got.value) is type(want.value) and str(got.value).splitlines()[0] == str(want.value).splitlines()[0]
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_abs_of_infinity_beside_nan(dtype):
+    inf, nan = float("inf"), float("nan")
+    x = torch.tensor([complex(inf, nan), complex(nan, -inf), complex(nan, 1), complex(3, 4), complex(inf, inf)], dtype=dtype)
+    torch.testing.assert_close(x.tpu().abs().cpu(), x.abs(), equal_nan=True)

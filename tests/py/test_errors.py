@@ -223,3 +223,88 @@ def test_errors_carry_no_backtrace():
     with pytest.raises(RuntimeError) as error:
         tpu(2) + torch.ones(3)
     assert "frame #" not in str(error.value)
+
+
+ONE = {
+    "float32": torch.ones(2, 2),
+    "bfloat16": torch.ones(2, 2).bfloat16(),
+    "bool": torch.ones(2, 2) > 0,
+    "complex64": torch.ones(2, 2) + 0j,
+}
+PAIRS = [
+    ("bfloat16", "float32"),
+    ("bool", "float32"),
+    ("float32", "bfloat16"),
+    ("bfloat16", "complex64"),
+    ("float32", "complex64"),
+]
+    ("bfloat16", "float32"),
+    ("bool", "float32"),
+    ("float32", "bfloat16"),
+    ("bfloat16", "complex64"),
+    ("float32", "complex64"),
+]
+
+
+@pytest.mark.parametrize(("first", "second"), PAIRS)
+@pytest.mark.parametrize(
+    "name", ["mm", "bmm", "mv", "linear", "baddbmm", "addbmm", "addmm", "dot", "conv2d", "conv_transpose2d"]
+)
+def test_products_of_two_dtypes_are_refused(name, first, second):
+    a, b = ONE[first].tpu(), ONE[second].tpu()
+    calls = {
+        "mm": lambda: a @ b,
+        "bmm": lambda: torch.bmm(a[None], b[None]),
+        "mv": lambda: a.mv(b[0]),
+        "linear": lambda: torch.nn.functional.linear(a, b),
+        "baddbmm": lambda: torch.baddbmm(a[None], a[None], b[None]),
+        "addbmm": lambda: torch.addbmm(a, a[None], b[None]),
+        "addmm": lambda: torch.addmm(a, a, b),
+        "dot": lambda: torch.dot(a[0], b[0]),
+        "conv2d": lambda: torch.nn.functional.conv2d(a[None, None], b[None, None]),
+        "conv_transpose2d": lambda: torch.nn.functional.conv_transpose2d(a[None, None], b[None, None]),
+    }
+    with pytest.raises(RuntimeError, match=r"type|implemented"):
+        calls[name]()
+
+
+def test_parameters_and_sources_of_another_dtype_are_refused():
+    x, whole = torch.ones(2, 4, device="tpu"), torch.tensor([1, 1], device="tpu")
+    index, source = torch.tensor([0], device="tpu"), torch.tensor([1.7], device="tpu")
+    wrong = torch.ones(4, dtype=torch.float64, device="tpu")
+    for call in (
+        lambda: whole.index_add(0, index, source),
+        lambda: whole.index_reduce(0, index, source, "prod"),
+        lambda: torch.nn.functional.layer_norm(x, (4,), wrong),
+        lambda: torch.nn.functional.group_norm(x, 2, wrong),
+        lambda: torch.nn.functional.batch_norm(x, wrong, wrong),
+        lambda: torch.normal(torch.zeros(1, device="tpu"), -torch.ones(1, device="tpu")).cpu(),
+    ):
+        with pytest.raises(RuntimeError, match=r"type|std >= 0"):
+            call()
+    half = torch.nn.functional.layer_norm(x.bfloat16(), (4,), torch.ones(4, device="tpu"))  # as autocast has it
+    assert half.dtype == torch.bfloat16
+
+
+def test_integers_beyond_int64():
+    huge = 2**64 - 1
+    for make in (
+        lambda d: torch.tensor([1.5], device=d) * huge,
+        lambda d: torch.tensor([7], device=d) / 2**63,
+        lambda d: torch.full((2,), float(2**63), device=d),
+        lambda d: torch.full((2,), 2**63, dtype=torch.float64, device=d),
+        lambda d: torch.tensor([1.0], device=d).fill_(huge),
+        lambda d: torch.where(torch.tensor([True, False], device=d), huge, torch.tensor([1.0, 2.0], device=d)),
+        lambda d: torch.tensor([1.0], device=d) < huge,
+        lambda d: torch.tensor([1], device=d) + 2**63,  # the bits, on cpu too
+        lambda d: torch.add(torch.tensor([1.0], device=d), torch.tensor([1.0], device=d), alpha=huge),
+    ):
+        assert torch.equal(make("tpu").cpu(), make("cpu"))
+    for call in (
+        lambda: torch.full((2,), 2**63, dtype=torch.int64, device="tpu"),
+        lambda: torch.tensor([1], device="tpu").fill_(huge),
+        lambda: torch.tensor([1], device="tpu").masked_fill(torch.tensor([True], device="tpu"), huge),
+        lambda: torch.tensor([1], device="tpu").clamp(max=huge),
+    ):
+        with pytest.raises(RuntimeError, match="without overflow"):
+            call()

@@ -457,3 +457,10 @@ def test_a_refused_value_keeps_its_error():
     if quotient.dtype == torch.int64 and quotient.numel() == 2:
         with pytest.raises(RuntimeError):
             (quotient // torch.tensor([0, 1]).to("tpu")).tolist()
+
+
+def test_indices_behind_the_last_bag_have_no_gradient():
+    weight = torch.ones(5, 2, device="tpu", requires_grad=True)
+    bags = torch.tensor([1, 2, 3], device="tpu"), torch.tensor([0, 2], device="tpu")
+    functional.embedding_bag(bags[0], weight, bags[1], mode="sum", include_last_offset=True).sum().backward()
+    assert weight.grad.cpu().sum(1).tolist() == [0, 2, 2, 0, 0]

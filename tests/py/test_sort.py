@@ -185,3 +185,12 @@ def test_gradients(fn):
         (out * torch.arange(1.0, out.numel() + 1).reshape(out.shape).to(device)).sum().backward()
         grads.append(leaf.grad.cpu())
     torch.testing.assert_close(grads[1], grads[0])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("largest", [True, False])
+def test_topk_of_one_with_nan(dtype, largest):
+    x = torch.tensor([[3.0, float("nan"), 1.0], [float("nan")] * 3, [float("inf"), float("nan"), float("inf")]], dtype=dtype)
+    want, got = torch.topk(x, 1, largest=largest), torch.topk(x.tpu(), 1, largest=largest)
+    torch.testing.assert_close(got.values.cpu(), want.values, equal_nan=True)
+    torch.testing.assert_close(x.gather(1, got.indices.cpu()), want.values, equal_nan=True)
