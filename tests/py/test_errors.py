@@ -238,12 +238,6 @@ PAIRS = [
     ("bfloat16", "complex64"),
     ("float32", "complex64"),
 ]
-    ("bfloat16", "float32"),
-    ("bool", "float32"),
-    ("float32", "bfloat16"),
-    ("bfloat16", "complex64"),
-    ("float32", "complex64"),
-]
 
 
 @pytest.mark.parametrize(("first", "second"), PAIRS)
