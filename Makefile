@@ -9,7 +9,7 @@ PIP := $(PY) -m pip install -q
 BUILD := build/dev
 SOURCES := $(shell find src glue include cmake -type f) CMakeLists.txt pyproject.toml
 
-.PHONY: help demo test test-c test-py test-ops conformance sanitize bench bench-fused bench-cold bench-tpu docs format lint clean
+.PHONY: help demo test test-c test-py test-ops conformance soak sanitize bench bench-fused bench-cold bench-tpu docs format lint clean
 help:
 	@sed -n 's/^## \([a-z-]*\): /  make \1	/p' Makefile
 
@@ -60,6 +60,11 @@ test-ops: $(VENV)/.dev $(VENV)/.built
 ## conformance: PyTorch's operator, module and optimizer databases on tpu against cpu, whole; stopped, it goes on where it was
 conformance: $(VENV)/.dev $(VENV)/.built
 	$(PY) tests/conformance/run.py --resume
+
+## soak: two million ops in fused mode with flat memory, and 20,000 random programs in compiled form (the latter takes a while)
+soak: $(VENV)/.dev $(VENV)/.built
+	$(PY) tests/soak.py
+	TPT_RANDOM_PROGRAMS=20000 TORCH_TPU_FUSE_LAZY=0 TORCH_TPU_CACHE=0 $(PY) -m pytest -q -n 2 -p no:cacheprovider tests/py/test_programs.py
 
 ## sanitize: the C tests under address, undefined-behaviour and thread sanitizers
 sanitize: $(VENV)/.dev
