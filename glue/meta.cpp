@@ -266,6 +266,28 @@ void call_meta(const Binding& binding, Args args, bool numbers, std::vector<c10:
   }
 }
 
+// Of the arguments that are tensors, and of their own strides: a row of convolutions keeps what PyTorch's device kernels keep.
+at::MemoryFormat format_of(Args args) {
+  for (const c10::IValue& arg : args) {
+    if (!arg.isTensor() || !arg.toTensor().defined()) continue;
+    const auto format = arg.toTensor().suggest_memory_format();
+    if (format != at::MemoryFormat::Contiguous) return format;
+  }
+  return at::MemoryFormat::Contiguous;
+}
+
+void lay_channels_last(Args args, MetaResult* out) {
+  const auto format = format_of(args);
+  if (format == at::MemoryFormat::Contiguous) return;
+  const int32_t rank = format == at::MemoryFormat::ChannelsLast ? 4 : 5;
+  for (tpt_spec_t& spec : out->specs) {
+    if (spec.rank != rank) continue;
+    const at::IntArrayRef sizes(spec.sizes, static_cast<size_t>(rank));
+    const auto strides = rank == 4 ? c10::get_channels_last_strides_2d(sizes) : c10::get_channels_last_strides_3d(sizes);
+    std::copy(strides.begin(), strides.end(), spec.strides);
+  }
+}
+
 }  // namespace
 
 bool run_meta(const Binding& binding, Args args, MetaResult* out) {
@@ -284,6 +306,7 @@ bool run_meta(const Binding& binding, Args args, MetaResult* out) {
     call_meta(binding, args, true, &stack, out);
   }
   read_returns(binding, stack, out);
+  if (binding.flags & TPT_ROW_CHANNELS_LAST) lay_channels_last(args, out);
   return true;
 }
 

@@ -1,4 +1,4 @@
-/* test_ops_refuse.c - numbers that PyTorch refuses: the table names rows that there are, and its rules say what they should. */
+/* test_ops_refuse.c - numbers and dtypes that PyTorch refuses: the table names rows that there are, and its rules say what they should. */
 #include <math.h>
 
 #include "ops/refuse.h"
@@ -8,6 +8,8 @@
 #define TPT_ORDER(row, arg, other, text) row,
 #define TPT_FITS(row, arg, with, how) row,
 #define TPT_DIVISOR(row, arg, with, when) row,
+#define TPT_SAME(row, arg, with, text) row,
+#define TPT_PARAM(row, arg, with) row,
 static const char *const named[] = {
 #include "ops/refuse.def"
 };

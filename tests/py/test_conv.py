@@ -166,3 +166,24 @@ def test_many_groups():
     x, w = rand(2, 260, 5, 5), rand(260, 2, 3, 3)
     check(lambda x, w: F.conv2d(x, w, groups=130), x, w, tolerance=1e-4)
     check(lambda x, w: F.conv2d(x[:, :64], w[:64], groups=32, stride=2), x, w, tolerance=1e-4)
+
+
+@pytest.mark.parametrize("which", ["input", "weight", "both", "none"])
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("spatial", [2, 3])
+def test_channels_last_is_kept(which, transposed, spatial):
+    last = torch.channels_last if spatial == 2 else torch.channels_last_3d
+    torch.manual_seed(0)
+    x, w = torch.randn(2, 4, *([5] * spatial)), torch.randn(4, 4, *([3] * spatial))
+    x = x.to(memory_format=last) if which in ("input", "both") else x
+    w = w.to(memory_format=last) if which in ("weight", "both") else w
+    conv = getattr(torch.nn.functional, f"conv{'_transpose' if transposed else ''}{spatial}d")
+    found = []
+    for device in ("cpu", "tpu"):
+        a, b = (t.clone().to(device).requires_grad_() for t in (x, w))
+        y = conv(a, b, padding=1)
+        y.square().sum().backward()
+        found.append([t.detach().cpu() for t in (y, a.grad, b.grad)])
+        assert y.is_contiguous(memory_format=last) == (which != "none")
+    for right, got in zip(*found, strict=True):
+        torch.testing.assert_close(got, right, atol=1e-4, rtol=1e-4)
