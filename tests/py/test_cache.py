@@ -423,3 +423,12 @@ def test_warm_fills_the_cache_without_computing(tmp_path):
     code = "x = torch.ones(50, 50).to('tpu')\nvalue = (x @ x).sum().item(); report(value=value, early=metrics.counters())"
     result = run(code, tmp_path / "cache", TORCH_TPU_NUM_DEVICES=os.environ.get("TORCH_TPU_NUM_DEVICES", "1"))
     assert result["value"] == 125000.0 and result["early"]["compiles"] == 0
+
+
+def test_warming_with_no_script_or_a_broken_one_fails(tmp_path):
+    broken = tmp_path / "broken.py"
+    broken.write_text("raise ValueError('no data here')\n")
+    for script, code, text in ((tmp_path / "none.py", 2, "there is no script"), (broken, 1, "no data here")):
+        command = [sys.executable, "-m", "torch_tpu", "cache", "--dir", str(tmp_path / "cache"), "warm", str(script)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        assert (done.returncode, text in done.stderr) == (code, True), done.stderr

@@ -151,21 +151,27 @@ def _warm(options: argparse.Namespace) -> int:
     """Runs the script as `python script.py` would, but the device only compiles."""
     from .. import metrics
 
+    if not Path(options.script).is_file():
+        print(f"there is no script {options.script}", file=sys.stderr)
+        return 2
     if not options.execute:
         os.environ["TORCH_TPU_COMPILE_ONLY"] = "1"
     sys.argv = [options.script, *options.arguments]
     sys.path.insert(0, str(Path(options.script).resolve().parent))
-    status = 0
+    status, failed = 0, False
     try:
         runpy.run_path(options.script, run_name="__main__")
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else int(end.code is not None)
     except Exception as error:  # values are not real: a script's own check of them may fail, what it compiled until then counts
+        failed = True
         print(f"the script ended early: {type(error).__name__}: {error}", file=sys.stderr)
         status = 1 if options.execute else 0
     store.flush()
     found = metrics.counters()
     kept = found["cache_hits_disk"] + found["cache_hits_remote"]
+    if failed and not found["compiles"] + kept:
+        status = 1  # it ended before it used the device: nothing was warmed
     print(f"compiled {found['compiles']} programs, {kept} were in the cache", file=sys.stderr)
     return status
 
