@@ -14,7 +14,7 @@ static tpt_val_t place(tpt_ir_t *ir, tpt_val_t base, tpt_val_t src, int dim, int
     }
     int64_t high = n - start - ((m - 1) * step + 1);
     if (base == TPT_VAL_NONE) return tpt_shape_pad_dim(ir, src, dim, start, high, step);
-    if (step == 1) {
+    if (step == 1 && !tpt_ir_reaches(ir, 1, &src, base)) { /* else: see write_apart in src/run/lower.c */
         tpt_val_t starts[TPT_MAX_RANK];
         for (int d = 0; d < tpt_ir_rank(ir, src); d++) starts[d] = tpt_ir_const_i(ir, TPT_I64, d == dim ? start : 0);
         return tpt_ir_dynamic_update_slice(ir, base, src, starts);

@@ -192,6 +192,34 @@ static tpt_status_t *check_cast(const tpt_lower_t *L, tpt_dtype_t result, tpt_dt
                            names[result] ? names[result] : tpt_dtype_name(result), names[target]);
 }
 
+/* XLA updates a window of a buffer in the loop that computes the new elements. Where that loop also reads other places of the buffer
+ * XLA does not always notice, and reads what it has just written (both CPU plugins: a diagonal less one of its own elements).
+ * Elementwise ops read what they write, and no more. */
+static bool reads_elsewhere(const lowering_t *w, const tpt_lower_t *L, const tpt_plan_t *p, int k, tpt_val_t before, tpt_val_t base) {
+    if (p->tensors[p->writes[k]].view.code != TPT_VIEW_GENERAL) return false;
+    if (!L->row->expr) return true;
+    for (int t = 0; t < p->ntensors; t++) {
+        const tpt_val_t v = L->values[p->tensors[t].arg][p->tensors[t].item];
+        if (t == p->writes[k] || v == TPT_VAL_NONE) continue;
+        if (tpt_ir_reaches(w->ir, 1, &v, before) || (base != before && tpt_ir_reaches(w->ir, 1, &v, base))) return true;
+    }
+    return false;
+}
+
+/* Such a window is no update: every element of the new buffer is chosen, from the old one or from the new elements spread out. A
+ * barrier before the update would do too, but 0.81 takes barriers away before it fuses. */
+static tpt_val_t write_apart(lowering_t *w, const tpt_view_t *view, tpt_val_t base, tpt_val_t v, const tpt_val_t *starts) {
+    if (view->bitcast || !tpt_ir_host_code(w->ir)) {
+        tpt_ir_barrier(w->ir, 1, &v, &v);
+        return tpt_view_write(w->ir, view, base, v, starts);
+    }
+    const tpt_type_t type = *tpt_ir_type(w->ir, base), part = *tpt_ir_type(w->ir, v);
+    tpt_val_t nothing = tpt_ir_full_i(w->ir, type, 0);
+    tpt_val_t spread = tpt_view_write(w->ir, view, nothing, v, starts);
+    tpt_val_t marks = tpt_view_write(w->ir, view, nothing, tpt_ir_full_i(w->ir, part, 1), starts);
+    return tpt_ir_select(w->ir, tpt_ir_compare(w->ir, TPT_IR_NE, marks, nothing), spread, base);
+}
+
 static tpt_status_t *written_results(lowering_t *w, const tpt_node_t *node, const tpt_lower_t *L) {
     const tpt_plan_t *p = node->plan;
     for (int k = 0; k < p->nwrites; k++) {
@@ -205,7 +233,9 @@ static tpt_status_t *written_results(lowering_t *w, const tpt_node_t *node, cons
         starts_of(w, pt, starts);
         TPT_TRY(check_cast(L, tpt_ir_dtype(w->ir, v), (tpt_dtype_t)pt->view.dtype));
         v = tpt_ir_convert(w->ir, v, (tpt_dtype_t)pt->view.dtype);
-        w->values[node->first_output + (uint32_t)(p->nouts + k)] = tpt_view_write(w->ir, &pt->view, base, v, starts);
+        const bool apart = reads_elsewhere(w, L, p, k, w->values[input], base);
+        w->values[node->first_output + (uint32_t)(p->nouts + k)] =
+            apart ? write_apart(w, &pt->view, base, v, starts) : tpt_view_write(w->ir, &pt->view, base, v, starts);
     }
     if (p->dynamic) w->values[node->first_output + (uint32_t)(p->nouts + p->nwrites)] = tpt_ir_convert(w->ir, L->count, TPT_I64);
     return NULL;
