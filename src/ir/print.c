@@ -37,6 +37,8 @@ static void spread(const tpt_ir_t *ir, bool *live) {
 }
 
 bool tpt_ir_reaches(const tpt_ir_t *ir, int nroots, const tpt_val_t *roots, tpt_val_t arg) {
+    for (int i = 0; i < nroots; i++)
+        if (roots[i] == TPT_VAL_NONE) return true; /* of a lowering that has failed */
     bool *live = tpt_calloc(ir->nnodes + 1, sizeof *live), found = live == NULL;
     if (live != NULL) {
         mark(ir, live, nroots, roots);
