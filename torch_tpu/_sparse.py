@@ -9,7 +9,7 @@ import math
 
 import torch
 
-from . import _composed
+from . import _composed, _layouts
 
 _aten = torch.ops.aten
 _KEYS = {
@@ -59,14 +59,7 @@ _EVERYWHERE = {
         "nan_to_num permute is_coalesced zeros.out deg2rad sum mv isinf sparse_dim unsqueeze deg2rad.out rad2deg deg2rad_ "
         "indices copy_ nan_to_num_ dense_dim empty_like values clone abs rad2deg.out abs_ rad2deg_"
     ),
-    "SparseCsrPrivateUse1": _words(
-        "_conj_physical deg2rad sum row_indices isinf sparse_dim crow_indices deg2rad.out rad2deg ccol_indices deg2rad_ copy_ "
-        "mul.Scalar conj_physical_ dense_dim col_indices empty_like values clone mul_.Scalar abs select.int rad2deg.out abs_ "
-        "rad2deg_ add.Tensor add_.Tensor addmm addmm_ addmv addmv_ asin asin_ asinh asinh_ atan atan_ atanh atanh_ ceil ceil_ "
-        "erf erf_ erfinv erfinv_ expm1 expm1_ floor floor_ frac frac_ isneginf isposinf log1p log1p_ mm mul.Tensor mul_.Tensor "
-        "neg neg_ round round_ select_copy.int sgn sgn_ sign sign_ signbit sin sin_ sinh sinh_ sqrt sqrt_ sum.dim_IntList tan "
-        "tan_ tanh tanh_ threshold_backward trunc trunc_"
-    ),
+    "SparseCsrPrivateUse1": _layouts.CSR_COMPOSITES,
 }
 
 
@@ -457,7 +450,8 @@ def _written(op):
     return None
 
 
-def _call(key, op, *args, **kwargs):
+def call(key, op, *args, **kwargs):
+    """The fallback of dispatch key `key`."""
     base = op._schema.name.partition("::")[2]
     if base in _NEUTRAL[key]:
         return op.redispatch(_KEYS[key], *_composed.as_tensors(op, args), **kwargs)
@@ -478,7 +472,7 @@ def _call(key, op, *args, **kwargs):
 
 def _one(key, op):
     def run(*args, **kwargs):
-        return _call(key, op, *args, **kwargs)
+        return call(key, op, *args, **kwargs)
 
     return run
 
@@ -500,7 +494,11 @@ def _spdiags(diagonals, offsets, shape, layout=None):
 
 
 def _from_dense(op):
-    return lambda *args, **kwargs: op.redispatch(_CPU, *args, **kwargs)
+    def run(*args, **kwargs):
+        _layouts.open_sparse()
+        return op.redispatch(_CPU, *args, **kwargs)
+
+    return run
 
 
 # Ops of dense tensors that give sparse ones: PyTorch's cpu kernels, which look for what is not zero.
@@ -519,17 +517,9 @@ _libraries = []
 
 def register():
     """PyTorch's composite ops would come before the layouts' fallback. Once a process, at the first such tensor."""
-    if _libraries:
-        return
     one_by_one = torch.library.Library("aten", "IMPL")
     _libraries.append(one_by_one)
     for key, names in _EVERYWHERE.items():
         for name in names:
             base, _, overload = name.partition(".")
             one_by_one.impl(name, _one(key, getattr(getattr(_aten, base), overload or "default")), key)
-
-
-def call(key, op, *args, **kwargs):
-    """The fallback of dispatch key `key`."""
-    register()
-    return _call(key, op, *args, **kwargs)

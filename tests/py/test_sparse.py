@@ -1,5 +1,8 @@
 """Sparse tensors, coordinates and compressed, against PyTorch's cpu kernels."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch import nn
@@ -187,3 +190,28 @@ def test_text_and_refusals():
         coo("tpu") + SMALL.to("tpu")
     with pytest.raises(NotImplementedError, match="sparse tensors on the tpu device"):
         torch.hspmm(coo("tpu"), WIDE.to("tpu"))
+
+
+FIRST_OPS = """
+import os, warnings, torch
+warnings.filterwarnings("error", message="Warning only once")
+warnings.filterwarnings("ignore", message="Sparse")
+def csr(d):
+    crow, col, values = torch.tensor([0, 2, 3]), torch.tensor([0, 2, 1]), torch.tensor([1.0, -2.0, 3.0])
+    return torch.sparse_csr_tensor(crow.to(d), col.to(d), values.to(d), (2, 3))
+firsts = {
+    "sum": lambda x: x.sum(), "abs": lambda x: x.abs().values(), "mm": lambda x: x @ torch.ones(3, 2, device=x.device),
+    "clone": lambda x: x.clone().values(), "to_dense": lambda x: x.to_dense(), "transpose": lambda x: x.t().to_dense(),
+    "coo": lambda x: torch.zeros(2, 2, device=x.device).to_sparse().to_dense(), "zeros_like": lambda x: torch.zeros_like(x).to_dense(),
+}
+for name, first in firsts.items():
+    if os.fork() == 0:
+        torch.testing.assert_close(first(csr("tpu")).cpu(), first(csr("cpu")), msg=name)
+        torch.testing.assert_close(csr("tpu").sum().cpu(), csr("cpu").sum(), msg=name)
+        os._exit(0)
+    assert os.wait()[1] == 0, name
+"""
+
+
+def test_any_op_may_be_the_first_of_a_process():
+    subprocess.run([sys.executable, "-c", FIRST_OPS], check=True, timeout=300)
