@@ -69,12 +69,17 @@ int64_t tpt_buffer_live_bytes(int device, int64_t *out_peak);
 void tpt_buffer_reset_peak(int device);
 
 /* ---- programs ------------------------------------------------------------------------------------------------------ */
+/* How the loops of a program are best compiled on CPU plugins; elsewhere it means nothing. */
+typedef struct tpt_loops {
+    bool tiny;     /* over a few elements: compile cheaply, however slow they are */
+    bool plain;    /* XLA's fusion emitters gain nothing here: do without them */
+    bool one_core; /* too short to be split among cores: waking another one takes longer */
+} tpt_loops_t;
 typedef struct tpt_compile_options {
     int device;          /* compiled portable where the plugin can run it on any device, else for this one */
     bool exact_minmax;   /* NaN-propagating min/max on CPU plugins */
     bool excess_precision; /* let XLA keep halves in float32 inside a program */
-    bool tiny;           /* a program over a few elements: on CPU plugins compile cheaply, however slow its loops are */
-    bool plain_loops;    /* XLA's fusion emitters gain nothing here: do without them on CPU plugins */
+    tpt_loops_t loops;
 } tpt_compile_options_t;
 /* `text`: StableHLO (MLIR text). */
 TPT_MUST_USE tpt_status_t *tpt_program_compile(tpt_client_t *client, const char *text, size_t bytes,

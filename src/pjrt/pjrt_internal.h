@@ -36,6 +36,7 @@ struct tpt_client {
     atomic_int refs;          /* the opener, and every live buffer and program */
     atomic_int portable;      /* -1: not tried yet */
     atomic_uint refused; /* bit i: the plugin does not know our compiler flag i */
+    atomic_bool has_compiled;
     tpt_mutex_t probe_lock;
 };
 
@@ -104,9 +105,10 @@ TPT_MUST_USE tpt_status_t *tpt_pjrt_execute(tpt_program_t *program, int device, 
 
 /* ---- options.c */
 #define TPT_PJRT_OPTIONS_MAX TPT_OPTIONS_MAX
-#define TPT_PJRT_FLAG_COUNT 5
+#define TPT_PJRT_FLAG_COUNT 6
 typedef struct tpt_pjrt_options {
-    bool portable, fast_minmax_off, excess_precision, tiny, plain_loops;
+    bool portable, fast_minmax_off, excess_precision, is_cpu;
+    tpt_loops_t loops;
     unsigned refused; /* flags to leave out, by number */
     int device_id;
 } tpt_pjrt_options_t;

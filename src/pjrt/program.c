@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/cores.h"
 #include "base/log.h"
 #include "pjrt/pjrt_internal.h"
 
@@ -16,8 +17,8 @@ static size_t program_options(const tpt_client_t *client, const tpt_compile_opti
         .refused = refused,
         .excess_precision = options->excess_precision,
         .fast_minmax_off = options->exact_minmax && client->is_cpu,
-        .tiny = options->tiny && client->is_cpu,
-        .plain_loops = options->plain_loops && client->is_cpu,
+        .is_cpu = client->is_cpu,
+        .loops = options->loops,
     };
     return tpt_pjrt_options_write(&all, out);
 }
@@ -44,9 +45,16 @@ static tpt_status_t *program_compile_once(tpt_client_t *client, const char *text
     PJRT_Client_Compile_Args args = TPT_ARGS(PJRT_Client_Compile_Args, .client = client->handle, .program = &program,
                                              .compile_options = (const char *)packed,
                                              .compile_options_size = program_options(client, options, portable, flags_refused(client), packed));
-    TPT_TRY(tpt_pjrt_error(&client->api, client->api.PJRT_Client_Compile(&args)));
+    /* XLA's CPU compiler splits loops among the cores that the compiling thread may run on. Its own threads are made with the
+     * first program and inherit what that one's thread may: it gets all cores. */
+    tpt_cores_t cores;
+    const bool later = atomic_load_explicit(&client->has_compiled, memory_order_relaxed);
+    const bool one = client->is_cpu && options->loops.one_core && later && tpt_cores_keep_one(&cores);
+    tpt_status_t *status = tpt_pjrt_error(&client->api, client->api.PJRT_Client_Compile(&args));
+    if (one) tpt_cores_restore(&cores);
+    if (!later) atomic_store_explicit(&client->has_compiled, true, memory_order_relaxed);
     *out_loaded = args.executable;
-    return NULL;
+    return status;
 }
 
 static tpt_status_t *program_compile(tpt_client_t *client, const char *text, size_t bytes, const tpt_compile_options_t *options,

@@ -17,7 +17,7 @@ typedef struct job {
     tpt_program_t *promise;
     char *text;
     int device, nnodes, nresults;
-    bool tiny, plain_loops;
+    tpt_loops_t loops;
 } job_t;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -49,7 +49,7 @@ static void free_job(job_t *job) {
 }
 
 static void work_off(job_t *job) {
-    tpt_prog_t prog = {.nnodes = job->nnodes, .nresults = job->nresults, .tiny = job->tiny, .plain_loops = job->plain_loops};
+    tpt_prog_t prog = {.nnodes = job->nnodes, .nresults = job->nresults, .loops = job->loops};
     tpt_status_t *status = tpt_prog_compile_now(&prog, job->text, job->device);
     if (status && prog.program) {
         tpt_program_release(prog.program);
@@ -136,7 +136,7 @@ tpt_status_t *tpt_ahead_compile(tpt_prog_t *prog, const char *text, int device) 
     }
     memcpy(copy, text, strlen(text) + 1);
     *job = (job_t){.promise = prog->program, .text = copy, .device = device, .nnodes = prog->nnodes, .nresults = prog->nresults,
-                   .tiny = prog->tiny, .plain_loops = prog->plain_loops};
+                   .loops = prog->loops};
     tpt_program_retain(prog->program);
     pthread_mutex_lock(&lock);
     bool taken = njobs < MOST_JOBS && start();

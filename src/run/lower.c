@@ -4,7 +4,8 @@
 
 #include "run_internal.h"
 
-#define TINY 2048 /* elements: below it a cheap compile beats a fast program */
+#define TINY 2048    /* elements: below it a cheap compile beats a fast program */
+#define SHORT 131072 /* elements: below it loops on one core beat loops on several, measured on two (in-place add: 17 and 29 us) */
 #define PACK_BOUND (1 << 20) /* length of a pack while lowering; the true one is set at the end */
 
 typedef struct lowering {
@@ -374,8 +375,8 @@ static tpt_status_t *lower_all(lowering_t *w, const tpt_cut_t *cut, char **out_t
     w->prog->nresults = cut->nlive + w->prog->flagged;
     TPT_TRY(measure_results(w, cut));
     close_packs(w);
-    w->prog->tiny = tpt_ir_largest(w->ir) <= TINY;
-    w->prog->plain_loops = has_plain_loops(w->graph);
+    const int64_t largest = tpt_ir_largest(w->ir);
+    w->prog->loops = (tpt_loops_t){.tiny = largest <= TINY, .plain = has_plain_loops(w->graph), .one_core = largest > TINY && largest <= SHORT};
     TPT_TRY(tpt_ir_take_status(w->ir));
     TPT_TRY_MSG(tpt_ir_verify(w->ir), "checking a program of %zu ops", w->graph->nnodes);
     tpt_str_t text;

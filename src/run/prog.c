@@ -102,7 +102,7 @@ tpt_status_t *tpt_prog_compile_now(tpt_prog_t *prog, const char *text, int devic
     unsigned char packed[TPT_OPTIONS_MAX];
     tpt_cache_key_t key;
     tpt_cache_find_t find;
-    tpt_compile_options_t options = {.device = device, .exact_minmax = true, .tiny = prog->tiny, .plain_loops = prog->plain_loops};
+    tpt_compile_options_t options = {.device = device, .exact_minmax = true, .loops = prog->loops};
     dump(text, bytes);
     int64_t before = tpt_now_ns();
     tpt_cache_key_make(packed, tpt_program_options(tpt_runtime_client(), &options, packed), text, bytes, &key);

@@ -206,8 +206,7 @@ typedef struct tpt_prog {
     int npacks;
     uint8_t pack_order[TPT_PACK_COUNT]; /* kinds in the order of the program's arguments, after the inputs */
     bool flagged; /* the last result is the out-of-range word: 0, or 1 + the first node that found a bad index */
-    bool tiny; /* all its values have few elements */
-    bool plain_loops; /* the compiler's fusion emitters gain nothing */
+    tpt_loops_t loops;
     bool lingers; /* it may run for a while, and who takes over a buffer that it uses would wait */
     int64_t *bad_sizes; /* per node, for messages; -1 unknown */
     int nnodes, nresults;
