@@ -7,6 +7,7 @@ float32 and one for float64. The choice of variables follows the literature name
 """
 
 import contextlib
+import itertools
 import sys
 
 import mpmath as mp
@@ -55,6 +56,28 @@ def erfcx_wide(t):  # t = (x - K) / (x + K), x in [0, inf): (1 + 2x) exp(x^2) er
             term *= -(2 * k + 1) / (2 * x * x)
         return (1 + 2 * x) * total / (x * mp.sqrt(mp.pi))
     return (1 + 2 * x) * mp.exp(x * x) * mp.erfc(x)
+
+
+def rational(f, top, degrees):
+    """Powers of z over and under the bar, lowest first, of a quotient near f on [0, top], with a small relative error.
+
+    It equals f at some nodes, at first Chebyshev's; they move towards each other where the error between them is large.
+    """
+    p, q = degrees
+    n = p + q + 1
+    nodes = [top * (1 - mp.cos(mp.pi * (k + mp.mpf(1) / 2) / n)) / 2 for k in range(n)]
+    for _ in range(12):
+        rows = [[z**j for j in range(p + 1)] + [-f(z) * z**j for j in range(1, q + 1)] for z in nodes]
+        c = mp.lu_solve(mp.matrix(rows), mp.matrix([f(z) for z in nodes]))
+        over, under = list(c[: p + 1]), [mp.mpf(1), *c[p + 1 :]]
+        ends = [mp.mpf(0), *nodes, top]
+        lengths = []
+        for a, b in itertools.pairwise(ends):
+            inside = [a + (b - a) * k / 8 for k in range(9)]
+            worst = max(abs(mp.polyval(over[::-1], z) / mp.polyval(under[::-1], z) / f(z) - 1) for z in inside)
+            lengths.append((b - a) * (worst + mp.mpf(10) ** -40) ** (-mp.mpf(1) / n))
+        nodes = [top * mp.fsum(lengths[:k]) / mp.fsum(lengths) for k in range(1, n + 1)]
+    return over, under
 
 
 def erfinv_of_w(w):  # erfinv(x) / x with w = -log(1 - x^2)
@@ -170,6 +193,10 @@ def airy_left(quadrature):  # z = (ZETA_LEFT / zeta)^2 in [0, 1], t = 2 z - 1
     return f
 
 
+# Where erf rounds to 1 in float32.
+ERF_END = mp.mpf("3.92")
+QUOTIENT = ("erf_over", "erf_under")
+
 TABLES = [
     # name, f(t), degree for float32, degree for float64, what it is
     ("erf_small", on(0, 1, erf_small), 5, 11, "erf(x) / x, t = 2 x^2 - 1, |x| <= 1"),
@@ -224,6 +251,22 @@ def error(f, coefficients):
     return worst / largest
 
 
+def write(name, bits, coefficients):
+    print(f"static const double tpt_poly_{name}_{bits}[] = {{")
+    for i in range(0, len(coefficients), 4):
+        print("    " + " ".join(mp.nstr(x, 18, min_fixed=0, max_fixed=0) + "," for x in coefficients[i : i + 4]))
+    print("};")
+
+
+def write_quotient():
+    """For float32 alone; the tables of float64 are the same numbers."""
+    parts = rational(erf_small, ERF_END**2, (5, 5))
+    for part, c in zip(QUOTIENT, parts, strict=True):
+        print(f"/* {part} of erf(x) / x as a quotient of polynomials in x^2, |x| <= {ERF_END}. */")
+        for bits in (32, 64):
+            write(part, bits, c)
+
+
 def main():
     print("/* special_tables.h - made by special_fit.py; do not edit. Coefficients of powers of t, lowest first. */")
     print("#ifndef TPT_OPS_SPECIAL_TABLES_H\n#define TPT_OPS_SPECIAL_TABLES_H\n")
@@ -231,12 +274,10 @@ def main():
         for bits, degree in ((32, low), (64, high)):
             c = chebyshev(f, degree)
             print(f"/* {what}; relative error {mp.nstr(error(f, c), 2)}. */")
-            print(f"static const double tpt_poly_{name}_{bits}[] = {{")
-            for i in range(0, len(c), 4):
-                print("    " + " ".join(mp.nstr(x, 18, min_fixed=0, max_fixed=0) + "," for x in c[i : i + 4]))
-            print("};")
+            write(name, bits, c)
+    write_quotient()
     print("\n#define TPT_POLY_TABLES(X) \\")
-    print("    " + " ".join(f"X({name})" for name, *_ in TABLES))
+    print("    " + " ".join(f"X({name})" for name in (*(name for name, *_ in TABLES), *QUOTIENT)))
     print("\n#endif")
 
 
