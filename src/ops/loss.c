@@ -193,7 +193,7 @@ static tpt_val_t value_of_class(tpt_ir_t *b, tpt_val_t x, const nll_t *n) {
     const tpt_val_t zero = tpt_ir_like(b, x, 0);
     const int64_t classes = n->shape.dims[n->class_dim], numel = tpt_type_numel(&n->shape);
     const bool gathers = tpt_ir_host_code(b) && n->shape.rank == 2 && n->weight == TPT_VAL_NONE && numel > 0 && numel < INT32_MAX;
-    if (!gathers || classes < 32 || tpt_ir_status(b) != NULL) {
+    if (!gathers || classes < 8 || tpt_ir_status(b) != NULL) {
         tpt_val_t all = n->weight == TPT_VAL_NONE ? x : tpt_ir_mul(b, x, n->weight);
         return over_classes(b, tpt_ir_select(b, n->hit, all, zero), n->class_dim);
     }
