@@ -1,8 +1,8 @@
 /* cores.c - the processors that the calling thread may run on; Linux's own calls. */
 #include "base/cores.h"
 
-#if defined(__linux__)
 #include <sched.h>
+#if defined(__linux__)
 #include <string.h>
 
 _Static_assert(sizeof(cpu_set_t) == sizeof(tpt_cores_t), "a set of processors");
@@ -22,6 +22,12 @@ void tpt_cores_restore(const tpt_cores_t *before) {
     memcpy(&set, before, sizeof set);
     (void)sched_setaffinity(0, sizeof set, &set);
 }
+
+int tpt_cores_count(void) {
+    cpu_set_t set;
+    const int count = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    return count > 0 ? count : 1;
+}
 #else
 bool tpt_cores_keep_one(tpt_cores_t *out_before) {
     (void)out_before;
@@ -29,4 +35,8 @@ bool tpt_cores_keep_one(tpt_cores_t *out_before) {
 }
 
 void tpt_cores_restore(const tpt_cores_t *before) { (void)before; }
+
+int tpt_cores_count(void) { return 1; }
 #endif
+
+void tpt_cores_pause(void) { sched_yield(); }

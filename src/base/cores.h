@@ -13,5 +13,9 @@ typedef struct tpt_cores {
  * or the system does not let it. */
 bool tpt_cores_keep_one(tpt_cores_t *out_before);
 void tpt_cores_restore(const tpt_cores_t *before);
+/* How many it may run on; at least 1. */
+int tpt_cores_count(void);
+/* A breath in a loop that waits for another thread's next few instructions. */
+void tpt_cores_pause(void);
 
 #endif

@@ -1,4 +1,7 @@
 /* build_shape.c - ops that move elements. Those that would change nothing are left out. */
+#include <stdio.h>
+#include <string.h>
+
 #include "ir_internal.h"
 
 static bool too_high(tpt_ir_t *ir, int rank) {
@@ -45,6 +48,29 @@ tpt_val_t tpt_ir_transpose(tpt_ir_t *ir, tpt_val_t x, const int64_t *perm) {
     if (same) return x;
     return tpt_ir_emit1(
         ir, &(tpt_emit_t){.kind = TPT_KIND_TRANSPOSE, .nin = 1, .in = &x, .nout = 1, .nints = rank, .ints = {perm}});
+}
+
+/* Elements from which a call pays. */
+#define TURN_LEAST 2048
+
+tpt_val_t tpt_ir_turn(tpt_ir_t *ir, tpt_val_t x, const int64_t *perm) {
+    if (!tpt_ir_good(ir, x)) return TPT_VAL_NONE;
+    tpt_type_t type = *tpt_ir_type(ir, x);
+    if (!ir->has_kernels || tpt_type_numel(&type) < TURN_LEAST) return tpt_ir_transpose(ir, x, perm);
+    char config[16 + 24 * TPT_MAX_RANK] = "{perm = array<i64";
+    bool same = true;
+    for (int i = 0; i < type.rank; i++) {
+        same &= perm[i] == i;
+        type.dims[i] = tpt_ir_dim(ir, x, (int)perm[i]);
+        size_t used = strlen(config);
+        snprintf(config + used, sizeof config - used, "%s%d", i ? ", " : ": ", (int)perm[i]);
+    }
+    if (same) return x;
+    strcat(config, ">}");
+    tpt_val_t out;
+    const tpt_ir_call_attr_t call = {.target = "tpt_permute", .backend_config = config, .api_version = 4};
+    tpt_ir_custom_call(ir, &call, 1, &x, 1, &type, &out);
+    return out;
 }
 
 tpt_val_t tpt_ir_slice(tpt_ir_t *ir, tpt_val_t x, const int64_t *starts, const int64_t *limits, const int64_t *strides) {

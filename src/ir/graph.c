@@ -54,6 +54,8 @@ void tpt_ir_set_precision(tpt_ir_t *ir, tpt_precision_t precision) { ir->precisi
 tpt_precision_t tpt_ir_precision(const tpt_ir_t *ir) { return ir->precision; }
 bool tpt_ir_host_code(const tpt_ir_t *ir) { return ir->host_code; }
 void tpt_ir_set_host_code(tpt_ir_t *ir, bool host) { ir->host_code = host; }
+bool tpt_ir_has_kernels(const tpt_ir_t *ir) { return ir->has_kernels; }
+void tpt_ir_set_has_kernels(tpt_ir_t *ir, bool has) { ir->has_kernels = has; }
 void tpt_ir_set_guarded_minmax(tpt_ir_t *ir, bool guarded) { ir->guarded_minmax = guarded; }
 
 /* ---- the sticky error ----------------------------------------------------------------------------------------------- */

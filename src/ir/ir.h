@@ -114,6 +114,9 @@ tpt_val_t tpt_ir_broadcast_to(tpt_ir_t *ir, tpt_val_t x, int rank, const int64_t
 tpt_val_t tpt_ir_broadcast_in_dim(tpt_ir_t *ir, tpt_val_t x, int rank, const int64_t *dims, const int64_t *dim_map);
 tpt_val_t tpt_ir_reshape(tpt_ir_t *ir, tpt_val_t x, int rank, const int64_t *dims);
 tpt_val_t tpt_ir_transpose(tpt_ir_t *ir, tpt_val_t x, const int64_t *perm); /* result dim i = x dim perm[i] */
+/* The same as a step of its own, which nothing is fused with: where the plugin can call the runtime's C routine it is ten times as
+ * fast. Elsewhere, or for few elements, tpt_ir_transpose. */
+tpt_val_t tpt_ir_turn(tpt_ir_t *ir, tpt_val_t x, const int64_t *perm);
 /* strides NULL: ones. Limits are exclusive. */
 tpt_val_t tpt_ir_slice(tpt_ir_t *ir, tpt_val_t x, const int64_t *starts, const int64_t *limits, const int64_t *strides);
 tpt_val_t tpt_ir_slice_dim(tpt_ir_t *ir, tpt_val_t x, int dim, int64_t start, int64_t limit); /* one dim, stride 1 */
@@ -227,6 +230,8 @@ void tpt_ir_set_guarded_minmax(tpt_ir_t *ir, bool guarded);
 /* Programs run on a processor: dots, reductions and windows take the forms that XLA's CPU compiler is fast at. */
 bool tpt_ir_host_code(const tpt_ir_t *ir);
 void tpt_ir_set_host_code(tpt_ir_t *ir, bool host);
+bool tpt_ir_has_kernels(const tpt_ir_t *ir); /* the plugin can call the runtime's C routines */
+void tpt_ir_set_has_kernels(tpt_ir_t *ir, bool has);
 tpt_val_t tpt_ir_cholesky(tpt_ir_t *ir, tpt_val_t x, bool lower);
 /* transpose: 0 none, 1 T, 2 H */
 tpt_val_t tpt_ir_triangular_solve(tpt_ir_t *ir, tpt_val_t a, tpt_val_t b, bool left, bool lower, bool unit_diagonal,

@@ -92,7 +92,7 @@ struct tpt_ir {
     size_t nvalues, nnodes, nblocks, values_capacity, nodes_capacity, blocks_capacity;
     int32_t current; /* the open block that new nodes go to */
     tpt_precision_t precision;
-    bool guarded_minmax, host_code;
+    bool guarded_minmax, host_code, has_kernels;
 };
 
 /* A constant: rank 0, or rank 1 with `n` elements. One of the two arrays is set: ints for integers and bool. */

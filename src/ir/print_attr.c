@@ -170,7 +170,21 @@ static void print_quoted(tpt_str_t *out, const char *text) {
     tpt_str_add(out, "\"");
 }
 
-static void print_call(tpt_attrs_t *a, const tpt_ir_call_attr_t *call) {
+/* A typed call's arrays are dense, the last dimension innermost; without this XLA may choose. */
+static void print_layouts(tpt_attrs_t *a, const char *name, const tpt_ir_t *ir, int n, const tpt_val_t *values, tpt_val_t first) {
+    key(a, name);
+    tpt_str_add(a->out, "[");
+    for (int i = 0; i < n; i++) {
+        const int rank = ir->values[values != NULL ? values[i] : first + i]->type.rank;
+        tpt_str_add(a->out, i > 0 ? ", dense<[" : "dense<[");
+        for (int k = rank - 1; k >= 0; k--) tpt_str_addf(a->out, k > 0 ? "%d, " : "%d", k);
+        tpt_str_addf(a->out, "]> : tensor<%dxindex>", rank);
+    }
+    tpt_str_add(a->out, "]");
+}
+
+static void print_call(tpt_attrs_t *a, const tpt_ir_t *ir, const tpt_node_t *node) {
+    const tpt_ir_call_attr_t *call = node->attr;
     key(a, "call_target_name");
     print_quoted(a->out, call->target);
     boolean(a, "has_side_effect", call->has_side_effect);
@@ -179,10 +193,13 @@ static void print_call(tpt_attrs_t *a, const tpt_ir_call_attr_t *call) {
     if (call->backend_config == NULL) return;
     key(a, "backend_config");
     /* A typed call's configuration is a dictionary of attributes, others' an opaque string. */
-    if (call->api_version == 4)
-        tpt_str_add(a->out, call->backend_config);
-    else
+    if (call->api_version != 4) {
         print_quoted(a->out, call->backend_config);
+        return;
+    }
+    tpt_str_add(a->out, call->backend_config);
+    print_layouts(a, "operand_layouts", ir, node->nin, node->in, 0);
+    print_layouts(a, "result_layouts", ir, node->nout, NULL, node->first);
 }
 
 static void print_shape_attrs(tpt_attrs_t *a, const tpt_node_t *node) {
@@ -272,7 +289,7 @@ void tpt_print_attrs(tpt_str_t *out, const tpt_ir_t *ir, const tpt_node_t *node)
             integer(&a, "dimension", node->num);
             break;
         case TPT_KIND_CUSTOM_CALL:
-            print_call(&a, node->attr);
+            print_call(&a, ir, node);
             break;
         default:
             print_shape_attrs(&a, node);

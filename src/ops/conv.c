@@ -26,6 +26,31 @@ static tpt_conv_args_t read_args(tpt_lower_t *L, tpt_val_t input) {
     return a;
 }
 
+/* XLA's CPU compiler wants the features last ("b01f_01io->b01f"). It would turn operands and result by itself, but fuse that with
+ * what comes before and after: loops in strides, and what comes before done anew for each convolution that reads it. */
+static tpt_val_t convolution(tpt_ir_t *b, tpt_val_t x, tpt_val_t w, const tpt_ir_conv_t *c) {
+    if (!tpt_ir_has_kernels(b)) return tpt_ir_convolution(b, x, w, c);
+    const int last = c->spatial + 1;
+    tpt_ir_conv_t turned = *c;
+    int64_t of_x[TPT_MAX_RANK] = {[0] = c->in_batch}, of_w[TPT_MAX_RANK], of_y[TPT_MAX_RANK];
+    for (int i = 0; i < c->spatial; i++) {
+        turned.in_spatial[i] = turned.out_spatial[i] = i + 1;
+        turned.k_spatial[i] = i;
+        of_x[i + 1] = c->in_spatial[i];
+        of_w[i] = c->k_spatial[i];
+        of_y[c->out_spatial[i]] = i + 1;
+    }
+    of_x[last] = c->in_feature;
+    of_w[last - 1] = c->k_in_feature;
+    of_w[last] = c->k_out_feature;
+    of_y[c->out_batch] = 0;
+    of_y[c->out_feature] = last;
+    turned.in_batch = turned.out_batch = 0;
+    turned.in_feature = turned.out_feature = turned.k_out_feature = last;
+    turned.k_in_feature = last - 1;
+    return tpt_ir_turn(b, tpt_ir_convolution(b, tpt_ir_turn(b, x, of_x), tpt_ir_turn(b, w, of_w), &turned), of_y);
+}
+
 #define GROUPS_MOST 128 /* each becomes a convolution of the program */
 
 /* A convolution; on processors one a group, joined. XLA's CPU compiler runs grouped ones as naive loops, and their gradients
@@ -33,7 +58,7 @@ static tpt_conv_args_t read_args(tpt_lower_t *L, tpt_val_t input) {
 static tpt_val_t convolve(tpt_ir_t *b, tpt_val_t x, tpt_val_t w, const tpt_ir_conv_t *c) {
     const int64_t groups = c->feature_groups * c->batch_groups;
     if (!tpt_ir_host_code(b) || groups < 2 || groups > GROUPS_MOST || x == TPT_VAL_NONE || w == TPT_VAL_NONE) {
-        return tpt_ir_convolution(b, x, w, c);
+        return convolution(b, x, w, c);
     }
     const int dim_x = (int)(c->feature_groups > 1 ? c->in_feature : c->in_batch), dim_w = (int)c->k_out_feature;
     const int64_t nx = tpt_ir_dim(b, x, dim_x) / groups, nw = tpt_ir_dim(b, w, dim_w) / groups;
@@ -42,7 +67,7 @@ static tpt_val_t convolve(tpt_ir_t *b, tpt_val_t x, tpt_val_t w, const tpt_ir_co
     tpt_val_t parts[GROUPS_MOST];
     for (int64_t g = 0; g < groups; g++) {
         tpt_val_t xg = tpt_ir_slice_dim(b, x, dim_x, g * nx, (g + 1) * nx);
-        parts[g] = tpt_ir_convolution(b, xg, tpt_ir_slice_dim(b, w, dim_w, g * nw, (g + 1) * nw), &single);
+        parts[g] = convolution(b, xg, tpt_ir_slice_dim(b, w, dim_w, g * nw, (g + 1) * nw), &single);
     }
     return tpt_ir_concat(b, (int)groups, parts, (int)c->out_feature);
 }

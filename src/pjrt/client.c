@@ -77,6 +77,7 @@ static tpt_status_t *client_read_names(tpt_client_t *client) {
     TPT_TRY(client_text(name, name_size, &client->platform));
     for (char *c = client->platform; *c != '\0'; c++) *c = (char)tolower((unsigned char)*c);
     client->is_cpu = strcmp(client->platform, "cpu") == 0 || strcmp(client->platform, "host") == 0;
+    client->has_kernels = client->is_cpu && tpt_pjrt_kernels_register(api);
     return client_text(version, version_size, &client->version);
 }
 
@@ -228,6 +229,8 @@ bool tpt_client_donation_waits(const tpt_client_t *client) {
 const char *tpt_client_path(const tpt_client_t *client) { return client->path; }
 
 bool tpt_client_host_code(const tpt_client_t *client) { return client->is_cpu; }
+
+bool tpt_client_has_kernels(const tpt_client_t *client) { return client->has_kernels; }
 
 tpt_status_t *tpt_client_topology(const tpt_client_t *client, char **out_text) {
     const PJRT_Api *api = &client->api;

@@ -30,6 +30,7 @@ const char *tpt_client_path(const tpt_client_t *client);
 /* Every device of the client's machine in the plugin's words (kind, place in the topology); the caller's to free with tpt_free. */
 TPT_MUST_USE tpt_status_t *tpt_client_topology(const tpt_client_t *client, char **out_text);
 bool tpt_client_host_code(const tpt_client_t *client); /* programs run on this machine's own processor */
+bool tpt_client_has_kernels(const tpt_client_t *client); /* programs may call our C routines (kernels.c) */
 bool tpt_client_host_memory(const tpt_client_t *client); /* buffers are plain host memory (CPU plugins): pointers can be read */
 /* One program runs on every device (tried once, at the first compile); else programs are compiled for one device. Single-device
  * clients always say false. */

@@ -31,7 +31,7 @@ struct tpt_client {
     PJRT_Client *handle;
     tpt_pjrt_device_t *devices;
     int ndevices;
-    bool is_cpu, host_memory;
+    bool is_cpu, host_memory, has_kernels;
     char *platform, *version, *path;
     atomic_int refs;          /* the opener, and every live buffer and program */
     atomic_int portable;      /* -1: not tried yet */
@@ -102,6 +102,10 @@ TPT_MUST_USE tpt_status_t *tpt_pjrt_execute_late(tpt_program_t *program, int dev
 /* On handles, with no wrapping. */
 TPT_MUST_USE tpt_status_t *tpt_pjrt_execute(tpt_program_t *program, int device, int nargs, PJRT_Buffer **args, int nkeep,
                                             const int64_t *keep, int nouts, PJRT_Buffer **made);
+
+/* ---- kernels.c */
+/* Makes our C routines known to a CPU plugin. False: it takes none. */
+bool tpt_pjrt_kernels_register(const PJRT_Api *api);
 
 /* ---- options.c */
 #define TPT_PJRT_OPTIONS_MAX TPT_OPTIONS_MAX

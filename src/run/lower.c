@@ -319,6 +319,7 @@ static tpt_status_t *start(lowering_t *w, const tpt_graph_t *graph) {
     TPT_TRY(tpt_ir_new(&w->ir));
     const tpt_client_t *client = tpt_runtime_client();
     tpt_ir_set_host_code(w->ir, client && tpt_client_host_code(client));
+    tpt_ir_set_has_kernels(w->ir, client && tpt_client_has_kernels(client));
     tpt_ir_set_guarded_minmax(w->ir, client && !tpt_client_reduce_keeps_nan(client));
     return NULL;
 }

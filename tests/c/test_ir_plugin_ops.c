@@ -380,6 +380,34 @@ PLUGIN_TEST(empties) {
     EXPECT(tpt_ir_concat(ir, 2, (tpt_val_t[]){x, full}, 0), 1, 1, 1, 1, 1, 1);
 }
 
+/* tpt_ir_turn, where it becomes a call of our C routine: large enough for helpers, too. */
+static void turned(run_t *r, tpt_dtype_t dtype, int rank, const int64_t *dims, const int64_t *perm) {
+    tpt_ir_t *ir = r->ir;
+    tpt_ir_set_has_kernels(ir, tpt_client_has_kernels(r->client));
+    tpt_type_t type = tpt_type_make(dtype, rank, dims);
+    tpt_val_t at = tpt_ir_iota(ir, tpt_type_make(TPT_I32, 1, DIMS(tpt_type_numel(&type))), 0);
+    tpt_val_t x = tpt_ir_convert(ir, tpt_ir_reshape(ir, at, rank, dims), dtype);
+    tpt_val_t got = tpt_ir_turn(ir, x, perm), want = tpt_ir_transpose(ir, x, perm);
+    tpt_val_t same = tpt_ir_compare(ir, TPT_IR_EQ, got, want);
+    int64_t all[TPT_MAX_RANK];
+    for (int i = 0; i < rank; i++) all[i] = i;
+    EXPECT(tpt_ir_reduce(ir, TPT_IR_RED_ADD, tpt_ir_convert(ir, same, TPT_I32), rank, all), (double)tpt_type_numel(&type));
+}
+
+PLUGIN_TEST(turns) {
+    turned(r, TPT_F32, 2, DIMS(64, 48), DIMS(1, 0));
+    turned(r, TPT_F32, 2, DIMS(700, 900), DIMS(1, 0));
+    turned(r, TPT_F32, 4, DIMS(5, 30, 7, 9), DIMS(0, 2, 3, 1));
+    turned(r, TPT_F64, 3, DIMS(50, 6, 70), DIMS(2, 1, 0));
+    turned(r, TPT_I64, 3, DIMS(3, 41, 37), DIMS(0, 2, 1));
+    turned(r, TPT_C64, 2, DIMS(61, 53), DIMS(1, 0));
+    turned(r, TPT_C128, 2, DIMS(61, 53), DIMS(1, 0));
+    turned(r, TPT_BF16, 2, DIMS(61, 53), DIMS(1, 0));
+    turned(r, TPT_I8, 2, DIMS(61, 53), DIMS(1, 0));
+    turned(r, TPT_BOOL, 2, DIMS(61, 53), DIMS(1, 0));
+    turned(r, TPT_F32, 2, DIMS(3, 5), DIMS(1, 0));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reductions),
@@ -396,6 +424,7 @@ int main(void) {
         cmocka_unit_test(test_odd_ones),
         cmocka_unit_test(test_loops_and_conditions),
         cmocka_unit_test(test_empties),
+        cmocka_unit_test(test_turns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
