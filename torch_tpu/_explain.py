@@ -30,6 +30,8 @@ class Cut:
     """Host time of the cut: look-up, compiling if any, the execute call. In nanoseconds, as `when_ns`."""
     result_bytes: int
     """Of the values that left the program."""
+    temporary_bytes: int
+    """That the compiled program needs while it runs, beside its inputs and results; -1 where nobody tells."""
     program: int
     """Equal for equal programs: in hexadecimal, its file's name in the folder that ``TORCH_TPU_DUMP`` names."""
     device: int
@@ -95,7 +97,8 @@ class Explanation:
         return texts
 
     def __str__(self) -> str:
-        rows = [("ops", "from ... to", "times", "why cut", "how", "in", "out", "donated", "views", "MB out", "host ms")]
+        heads = ("ops", "from ... to", "times", "why cut", "how", "in", "out", "donated", "views", "MB out", "MB inside", "host ms")
+        rows = [heads]
         for cut, cuts in self._groups():
             span = cut.first if cut.nodes == 1 else f"{cut.first} ... {cut.last}"
             rows.append(
@@ -110,6 +113,7 @@ class Explanation:
                     str(cut.donated),
                     str(cut.views),
                     f"{cut.result_bytes / 1e6:.2f}",
+                    f"{cut.temporary_bytes / 1e6:.2f}" if cut.temporary_bytes >= 0 else "-",
                     f"{sum(c.taken_ns for c in cuts) / len(cuts) / 1e6:.2f}",
                 )
             )

@@ -19,14 +19,15 @@ _COO_MAKERS = ("_sparse_coo_tensor_with_dims", "_sparse_coo_tensor_with_dims_and
 
 # Compressed tensors are made without asking anyone. PyTorch's composite ops would come before their fallback: these stand
 # in until the first of them, then `_sparse` has kernels for them.
-CSR_COMPOSITES = (
+_CSR_WORDS = (
     "_conj_physical deg2rad sum row_indices isinf sparse_dim crow_indices deg2rad.out rad2deg ccol_indices deg2rad_ copy_ "
     "mul.Scalar conj_physical_ dense_dim col_indices empty_like values clone mul_.Scalar abs select.int rad2deg.out abs_ "
     "rad2deg_ add.Tensor add_.Tensor addmm addmm_ addmv addmv_ asin asin_ asinh asinh_ atan atan_ atanh atanh_ ceil ceil_ "
     "erf erf_ erfinv erfinv_ expm1 expm1_ floor floor_ frac frac_ isneginf isposinf log1p log1p_ mm mul.Tensor mul_.Tensor "
     "neg neg_ round round_ select_copy.int sgn sgn_ sign sign_ signbit sin sin_ sinh sinh_ sqrt sqrt_ sum.dim_IntList tan "
     "tan_ tanh tanh_ threshold_backward trunc trunc_"
-).split()
+)
+CSR_COMPOSITES = tuple(_CSR_WORDS.split())
 
 
 def _fallback(key: str) -> Any:

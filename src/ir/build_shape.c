@@ -1,7 +1,4 @@
 /* build_shape.c - ops that move elements. Those that would change nothing are left out. */
-#include <stdio.h>
-#include <string.h>
-
 #include "ir_internal.h"
 
 static bool too_high(tpt_ir_t *ir, int rank) {
@@ -40,38 +37,32 @@ tpt_val_t tpt_ir_reshape(tpt_ir_t *ir, tpt_val_t x, int rank, const int64_t *dim
     return tpt_ir_emit1(ir, &(tpt_emit_t){.kind = TPT_KIND_RESHAPE, .nin = 1, .in = &x, .nout = 1, .want = &want});
 }
 
-tpt_val_t tpt_ir_transpose(tpt_ir_t *ir, tpt_val_t x, const int64_t *perm) {
-    if (!tpt_ir_good(ir, x)) return TPT_VAL_NONE;
-    int rank = tpt_ir_rank(ir, x);
-    bool same = true;
-    for (int i = 0; i < rank; i++) same &= perm[i] == i;
-    if (same) return x;
-    return tpt_ir_emit1(
-        ir, &(tpt_emit_t){.kind = TPT_KIND_TRANSPOSE, .nin = 1, .in = &x, .nout = 1, .nints = rank, .ints = {perm}});
-}
-
-/* Elements from which a call pays. */
+/* Elements from which a call of the routine pays. */
 #define TURN_LEAST 2048
 
-tpt_val_t tpt_ir_turn(tpt_ir_t *ir, tpt_val_t x, const int64_t *perm) {
+/* A permutation of a permutation is one. */
+static tpt_val_t permuted(tpt_ir_t *ir, tpt_val_t x, const int64_t *perm, bool turned) {
     if (!tpt_ir_good(ir, x)) return TPT_VAL_NONE;
-    tpt_type_t type = *tpt_ir_type(ir, x);
-    if (!ir->has_kernels || tpt_type_numel(&type) < TURN_LEAST) return tpt_ir_transpose(ir, x, perm);
-    char config[16 + 24 * TPT_MAX_RANK] = "{perm = array<i64";
+    const int rank = tpt_ir_rank(ir, x);
+    const tpt_node_t *before = ir->values[x]->node >= 0 ? ir->nodes[ir->values[x]->node] : NULL;
+    const bool twice = before != NULL && before->kind == TPT_KIND_TRANSPOSE;
+    int64_t whole[TPT_MAX_RANK];
     bool same = true;
-    for (int i = 0; i < type.rank; i++) {
-        same &= perm[i] == i;
-        type.dims[i] = tpt_ir_dim(ir, x, (int)perm[i]);
-        size_t used = strlen(config);
-        snprintf(config + used, sizeof config - used, "%s%d", i ? ", " : ": ", (int)perm[i]);
+    for (int i = 0; i < rank; i++) {
+        whole[i] = twice ? before->ints[0][perm[i]] : perm[i];
+        same &= whole[i] == i;
     }
+    if (twice) x = before->in[0];
     if (same) return x;
-    strcat(config, ">}");
-    tpt_val_t out;
-    const tpt_ir_call_attr_t call = {.target = "tpt_permute", .backend_config = config, .api_version = 4};
-    tpt_ir_custom_call(ir, &call, 1, &x, 1, &type, &out);
-    return out;
+    if (twice) turned = turned || before->sub != 0;
+    const bool routine = turned && ir->has_kernels && tpt_ir_numel(ir, x) >= TURN_LEAST;
+    return tpt_ir_emit1(ir, &(tpt_emit_t){.kind = TPT_KIND_TRANSPOSE, .sub = routine, .nin = 1, .in = &x, .nout = 1,
+                                          .nints = rank, .ints = {whole}});
 }
+
+tpt_val_t tpt_ir_transpose(tpt_ir_t *ir, tpt_val_t x, const int64_t *perm) { return permuted(ir, x, perm, false); }
+
+tpt_val_t tpt_ir_turn(tpt_ir_t *ir, tpt_val_t x, const int64_t *perm) { return permuted(ir, x, perm, true); }
 
 tpt_val_t tpt_ir_slice(tpt_ir_t *ir, tpt_val_t x, const int64_t *starts, const int64_t *limits, const int64_t *strides) {
     static const int64_t ones[TPT_MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};

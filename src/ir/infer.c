@@ -46,6 +46,7 @@ const char *tpt_ir_kind_name(const tpt_node_t *node) {
     static const char *const unary[] = {TPT_IR_UNARY_OPS(TPT_IR_TEXT)};
     static const char *const binary[] = {TPT_IR_BINARY_OPS(TPT_IR_TEXT)};
 #undef TPT_IR_TEXT
+    if (node->kind == TPT_KIND_TRANSPOSE && node->sub != 0) return "custom_call"; /* see tpt_ir_turn */
     if (node->kind == TPT_KIND_UNARY && node->sub < TPT_IR_UNARY_COUNT) return unary[node->sub];
     if (node->kind == TPT_KIND_BINARY && node->sub < TPT_IR_BINARY_COUNT) return binary[node->sub];
     return node->kind < TPT_KIND_COUNT ? kinds[node->kind].name : "unknown";

@@ -170,21 +170,7 @@ static void print_quoted(tpt_str_t *out, const char *text) {
     tpt_str_add(out, "\"");
 }
 
-/* A typed call's arrays are dense, the last dimension innermost; without this XLA may choose. */
-static void print_layouts(tpt_attrs_t *a, const char *name, const tpt_ir_t *ir, int n, const tpt_val_t *values, tpt_val_t first) {
-    key(a, name);
-    tpt_str_add(a->out, "[");
-    for (int i = 0; i < n; i++) {
-        const int rank = ir->values[values != NULL ? values[i] : first + i]->type.rank;
-        tpt_str_add(a->out, i > 0 ? ", dense<[" : "dense<[");
-        for (int k = rank - 1; k >= 0; k--) tpt_str_addf(a->out, k > 0 ? "%d, " : "%d", k);
-        tpt_str_addf(a->out, "]> : tensor<%dxindex>", rank);
-    }
-    tpt_str_add(a->out, "]");
-}
-
-static void print_call(tpt_attrs_t *a, const tpt_ir_t *ir, const tpt_node_t *node) {
-    const tpt_ir_call_attr_t *call = node->attr;
+static void print_call(tpt_attrs_t *a, const tpt_ir_call_attr_t *call) {
     key(a, "call_target_name");
     print_quoted(a->out, call->target);
     boolean(a, "has_side_effect", call->has_side_effect);
@@ -193,13 +179,35 @@ static void print_call(tpt_attrs_t *a, const tpt_ir_t *ir, const tpt_node_t *nod
     if (call->backend_config == NULL) return;
     key(a, "backend_config");
     /* A typed call's configuration is a dictionary of attributes, others' an opaque string. */
-    if (call->api_version != 4) {
+    if (call->api_version == 4)
+        tpt_str_add(a->out, call->backend_config);
+    else
         print_quoted(a->out, call->backend_config);
-        return;
+}
+
+static void dense_layout(tpt_str_t *out, int rank) {
+    tpt_str_add(out, "dense<[");
+    for (int k = rank - 1; k >= 0; k--) tpt_str_addf(out, k > 0 ? "%d, " : "%d", k);
+    tpt_str_addf(out, "]> : tensor<%dxindex>", rank);
+}
+
+/* A transposition by the runtime's routine; without the layouts XLA may choose others. */
+static void print_permute(tpt_attrs_t *a, int rank, const int64_t *perm) {
+    key(a, "call_target_name");
+    print_quoted(a->out, "tpt_permute");
+    key(a, "api_version");
+    tpt_str_add(a->out, "4 : i32");
+    key(a, "backend_config");
+    tpt_str_add(a->out, "{perm = array<i64: ");
+    for (int i = 0; i < rank; i++) tpt_str_addf(a->out, i > 0 ? ", %d" : "%d", (int)perm[i]);
+    tpt_str_add(a->out, ">}");
+    static const char *const sides[2] = {"operand_layouts", "result_layouts"};
+    for (int i = 0; i < 2; i++) {
+        key(a, sides[i]);
+        tpt_str_add(a->out, "[");
+        dense_layout(a->out, rank);
+        tpt_str_add(a->out, "]");
     }
-    tpt_str_add(a->out, call->backend_config);
-    print_layouts(a, "operand_layouts", ir, node->nin, node->in, 0);
-    print_layouts(a, "result_layouts", ir, node->nout, NULL, node->first);
 }
 
 static void print_shape_attrs(tpt_attrs_t *a, const tpt_node_t *node) {
@@ -209,6 +217,10 @@ static void print_shape_attrs(tpt_attrs_t *a, const tpt_node_t *node) {
             array(a, "broadcast_dimensions", n, node->ints[0]);
             break;
         case TPT_KIND_TRANSPOSE:
+            if (node->sub != 0) {
+                print_permute(a, n, node->ints[0]);
+                break;
+            }
             array(a, "permutation", n, node->ints[0]);
             break;
         case TPT_KIND_SLICE:
@@ -289,7 +301,7 @@ void tpt_print_attrs(tpt_str_t *out, const tpt_ir_t *ir, const tpt_node_t *node)
             integer(&a, "dimension", node->num);
             break;
         case TPT_KIND_CUSTOM_CALL:
-            print_call(&a, ir, node);
+            print_call(&a, node->attr);
             break;
         default:
             print_shape_attrs(&a, node);

@@ -10,6 +10,8 @@
 /* A row's flag beside those of tpt.h: where all its operands are whole storages, its loops run as fast and to the same bits without
  * XLA's fusion emitters, which are a third to a half of a CPU plugin's compile. To be measured before it is set: NOTES.md. */
 enum { TPT_ROW_PLAIN_LOOPS = 1 << 10 };
+/* And: it copies its operand, element by element. */
+enum { TPT_ROW_COPIES = 1 << 12 };
 
 /* A number's value, of complex ones the real part. */
 static inline double tpt_number_value(const tpt_number_t* n) {

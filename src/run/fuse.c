@@ -128,6 +128,14 @@ static tpt_status_t *await_all(const tpt_cut_t *cut, const tpt_run_t *r) {
     return status;
 }
 
+static int64_t temporary_bytes(const tpt_prog_t *prog) {
+    tpt_program_memory_t memory;
+    tpt_status_t *status = tpt_program_memory(prog->program, &memory);
+    const int64_t bytes = status ? -1 : memory.temporary;
+    tpt_status_free(status);
+    return bytes;
+}
+
 /* As one program. On failure nothing was delivered. */
 static tpt_status_t *run_program(tpt_dev_t *dev, const tpt_cut_t *cut, tpt_found_t *found, tpt_cut_note_t *note, bool *out_delivered) {
     tpt_graph_t *g = &dev->graph;
@@ -135,6 +143,7 @@ static tpt_status_t *run_program(tpt_dev_t *dev, const tpt_cut_t *cut, tpt_found
     *out_delivered = false;
     TPT_TRY(tpt_cut_program(dev, g, cut, found, g->nnodes == 1));
     note->program = found->prog->name;
+    if (tpt_explain_is_on()) note->temporary_bytes = temporary_bytes(found->prog);
     tpt_status_t *status = tpt_cut_execute(dev, g, found->prog, cut, &r);
     if (!status) {
         *out_delivered = true;

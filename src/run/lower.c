@@ -124,9 +124,13 @@ static void starts_of(lowering_t *w, const tpt_plan_tensor_t *pt, tpt_val_t *out
     for (int i = 0; i < pt->view.nstarts; i++) out_starts[i] = scalar(w, kind, pt->first_slot + (uint32_t)i, TPT_NUM_ID, TPT_I64);
 }
 
+/* Alone in a program, these would read a window in strides; the others turn their operands as they see fit. */
+static bool reads_once(const tpt_row_t *row) { return row->expr != NULL || (row->flags & TPT_ROW_COPIES) != 0; }
+
 static tpt_status_t *decode_args(lowering_t *w, const tpt_node_t *node, const tpt_val_t *const **out_values) {
     const tpt_plan_t *p = node->plan;
     const tpt_val_t **lists = tpt_arena_alloc(&w->scratch, ((size_t)p->nargs + 1) * sizeof *lists);
+    const bool turned = w->graph->nnodes == 1 && reads_once(p->op->row);
     if (!lists) return no_room();
     for (int i = 0, t = 0; i < p->nargs; i++) {
         const tpt_arg_t *a = &p->args[i];
@@ -137,7 +141,7 @@ static tpt_status_t *decode_args(lowering_t *w, const tpt_node_t *node, const tp
         for (; t < p->ntensors && p->tensors[t].arg == i; t++) {
             tpt_val_t starts[TPT_MAX_RANK];
             starts_of(w, &p->tensors[t], starts);
-            list[p->tensors[t].item] = tpt_view_read(w->ir, &p->tensors[t].view, w->values[w->graph->inputs[node->first_input + (uint32_t)t]], starts);
+            list[p->tensors[t].item] = tpt_view_read(w->ir, &p->tensors[t].view, w->values[w->graph->inputs[node->first_input + (uint32_t)t]], starts, turned);
         }
         lists[i] = list;
     }
@@ -172,7 +176,7 @@ static tpt_status_t *fresh_results(lowering_t *w, const tpt_node_t *node, const 
         if (view.code == TPT_VIEW_GENERAL) {
             tpt_val_t zeros[TPT_MAX_RANK], base = tpt_ir_full_i(w->ir, p->out_types[k], 0);
             for (int i = 0; i < view.nstarts; i++) zeros[i] = tpt_ir_const_i(w->ir, TPT_I32, 0);
-            v = tpt_view_write(w->ir, &view, base, v, zeros);
+            v = tpt_view_write(w->ir, &view, base, v, zeros, w->graph->nnodes == 1);
         } else {
             v = tpt_ir_reshape(w->ir, v, p->out_types[k].rank, p->out_types[k].dims);
         }
@@ -212,12 +216,12 @@ static bool reads_elsewhere(const lowering_t *w, const tpt_lower_t *L, const tpt
 static tpt_val_t write_apart(lowering_t *w, const tpt_view_t *view, tpt_val_t base, tpt_val_t v, const tpt_val_t *starts) {
     if (view->bitcast || !tpt_ir_host_code(w->ir)) {
         tpt_ir_barrier(w->ir, 1, &v, &v);
-        return tpt_view_write(w->ir, view, base, v, starts);
+        return tpt_view_write(w->ir, view, base, v, starts, false);
     }
     const tpt_type_t type = *tpt_ir_type(w->ir, base), part = *tpt_ir_type(w->ir, v);
     tpt_val_t nothing = tpt_ir_full_i(w->ir, type, 0);
-    tpt_val_t spread = tpt_view_write(w->ir, view, nothing, v, starts);
-    tpt_val_t marks = tpt_view_write(w->ir, view, nothing, tpt_ir_full_i(w->ir, part, 1), starts);
+    tpt_val_t spread = tpt_view_write(w->ir, view, nothing, v, starts, false);
+    tpt_val_t marks = tpt_view_write(w->ir, view, nothing, tpt_ir_full_i(w->ir, part, 1), starts, false);
     return tpt_ir_select(w->ir, tpt_ir_compare(w->ir, TPT_IR_NE, marks, nothing), spread, base);
 }
 
@@ -236,7 +240,7 @@ static tpt_status_t *written_results(lowering_t *w, const tpt_node_t *node, cons
         v = tpt_ir_convert(w->ir, v, (tpt_dtype_t)pt->view.dtype);
         const bool apart = reads_elsewhere(w, L, p, k, w->values[input], base);
         w->values[node->first_output + (uint32_t)(p->nouts + k)] =
-            apart ? write_apart(w, &pt->view, base, v, starts) : tpt_view_write(w->ir, &pt->view, base, v, starts);
+            apart ? write_apart(w, &pt->view, base, v, starts) : tpt_view_write(w->ir, &pt->view, base, v, starts, w->graph->nnodes == 1);
     }
     if (p->dynamic) w->values[node->first_output + (uint32_t)(p->nouts + p->nwrites)] = tpt_ir_convert(w->ir, L->count, TPT_I64);
     return NULL;

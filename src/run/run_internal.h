@@ -71,9 +71,10 @@ bool tpt_view_is_same(const tpt_type_t *base, const tpt_tensor_t *tensor);
 TPT_MUST_USE tpt_status_t *tpt_view_classify(const tpt_type_t *base, const tpt_tensor_t *tensor, tpt_view_t *out_view,
                                              int64_t *out_starts);
 /* The window's logical value. `starts`: rank-0 integers. */
-tpt_val_t tpt_view_read(tpt_ir_t *ir, const tpt_view_t *view, tpt_val_t base, const tpt_val_t *starts);
+/* `turned`: dims in another order are brought into theirs before all else (tpt_ir_turn). */
+tpt_val_t tpt_view_read(tpt_ir_t *ir, const tpt_view_t *view, tpt_val_t base, const tpt_val_t *starts, bool turned);
 /* The base after the window has been overwritten with `v` (logical shape, view dtype). */
-tpt_val_t tpt_view_write(tpt_ir_t *ir, const tpt_view_t *view, tpt_val_t base, tpt_val_t v, const tpt_val_t *starts);
+tpt_val_t tpt_view_write(tpt_ir_t *ir, const tpt_view_t *view, tpt_val_t base, tpt_val_t v, const tpt_val_t *starts, bool turned);
 /* Does a write replace the whole base? */
 bool tpt_view_is_whole(const tpt_view_t *view);
 

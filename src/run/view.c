@@ -274,6 +274,7 @@ typedef struct link {
 typedef struct chain {
     tpt_ir_t *ir;
     const tpt_val_t *starts;
+    bool turned;
     tpt_val_t at[TPT_MAX_RANK]; /* SLICE: starts of all groups */
     int n;
     tpt_val_t now;
@@ -400,7 +401,8 @@ static void arrange(chain_t *c, const tpt_view_t *v) {
             }
     if (!sorted) {
         memcpy(push(c, LINK_TRANSPOSE)->a, perm, sizeof perm);
-        c->now = tpt_ir_transpose(c->ir, c->now, perm);
+        const bool strides = perm[n - 1] != n - 1; /* else rows stay together */
+        c->now = c->turned && strides ? tpt_ir_turn(c->ir, c->now, perm) : tpt_ir_transpose(c->ir, c->now, perm);
     }
     if (n != v->rank) {
         memcpy(push(c, LINK_SPREAD)->a, map, sizeof map);
@@ -466,7 +468,8 @@ static tpt_val_t undo(chain_t *c, const link_t *l, tpt_val_t v) {
         case LINK_TRANSPOSE: {
             int64_t inverse[TPT_MAX_RANK];
             for (int i = 0; i < type.rank; i++) inverse[l->a[i]] = i;
-            return tpt_ir_transpose(ir, v, inverse);
+            const bool strides = l->a[type.rank - 1] != type.rank - 1;
+            return c->turned && strides ? tpt_ir_turn(ir, v, inverse) : tpt_ir_transpose(ir, v, inverse);
         }
     }
     return TPT_VAL_NONE;
@@ -501,7 +504,7 @@ static tpt_val_t scatter_flat(tpt_ir_t *ir, const tpt_view_t *v, tpt_val_t base,
 
 /* ---- reading and writing ------------------------------------------------------------------------------------------- */
 
-tpt_val_t tpt_view_read(tpt_ir_t *ir, const tpt_view_t *v, tpt_val_t base, const tpt_val_t *starts) {
+tpt_val_t tpt_view_read(tpt_ir_t *ir, const tpt_view_t *v, tpt_val_t base, const tpt_val_t *starts, bool turned) {
     if (v->code == TPT_VIEW_EMPTY) return tpt_ir_full_i(ir, tpt_type_make((tpt_dtype_t)v->dtype, v->rank, v->sizes), 0);
     tpt_val_t x = v->bitcast ? recast(ir, base, (tpt_dtype_t)v->dtype) : base;
     switch ((tpt_view_code_t)v->code) {
@@ -509,7 +512,7 @@ tpt_val_t tpt_view_read(tpt_ir_t *ir, const tpt_view_t *v, tpt_val_t base, const
         case TPT_VIEW_RESHAPE: x = tpt_ir_reshape(ir, x, v->rank, v->sizes); break;
         case TPT_VIEW_GATHER: x = gather_flat(ir, v, x, starts); break;
         default: {
-            chain_t c = {.ir = ir, .starts = starts};
+            chain_t c = {.ir = ir, .starts = starts, .turned = turned};
             run_chain(&c, v, x);
             x = c.now;
         }
@@ -517,7 +520,7 @@ tpt_val_t tpt_view_read(tpt_ir_t *ir, const tpt_view_t *v, tpt_val_t base, const
     return lazy_bits(ir, v, x);
 }
 
-tpt_val_t tpt_view_write(tpt_ir_t *ir, const tpt_view_t *v, tpt_val_t base, tpt_val_t x, const tpt_val_t *starts) {
+tpt_val_t tpt_view_write(tpt_ir_t *ir, const tpt_view_t *v, tpt_val_t base, tpt_val_t x, const tpt_val_t *starts, bool turned) {
     if (v->code == TPT_VIEW_EMPTY) return base;
     const tpt_type_t type = *tpt_ir_type(ir, base);
     x = lazy_bits(ir, v, x);
@@ -527,7 +530,7 @@ tpt_val_t tpt_view_write(tpt_ir_t *ir, const tpt_view_t *v, tpt_val_t base, tpt_
         case TPT_VIEW_RESHAPE: seen = x; break;
         case TPT_VIEW_GATHER: seen = scatter_flat(ir, v, seen, x, starts); break;
         default: {
-            chain_t c = {.ir = ir, .starts = starts};
+            chain_t c = {.ir = ir, .starts = starts, .turned = turned};
             run_chain(&c, v, seen);
             for (int i = c.n - 1; i >= 0; i--) x = undo(&c, &c.links[i], x);
             seen = x;

@@ -202,7 +202,8 @@ def csr(d):
 firsts = {
     "sum": lambda x: x.sum(), "abs": lambda x: x.abs().values(), "mm": lambda x: x @ torch.ones(3, 2, device=x.device),
     "clone": lambda x: x.clone().values(), "to_dense": lambda x: x.to_dense(), "transpose": lambda x: x.t().to_dense(),
-    "coo": lambda x: torch.zeros(2, 2, device=x.device).to_sparse().to_dense(), "zeros_like": lambda x: torch.zeros_like(x).to_dense(),
+    "coo": lambda x: torch.zeros(2, 2, device=x.device).to_sparse().to_dense(),
+    "zeros_like": lambda x: torch.zeros_like(x).to_dense(),
 }
 for name, first in firsts.items():
     if os.fork() == 0:
