@@ -97,8 +97,8 @@ class Explanation:
         return texts
 
     def __str__(self) -> str:
-        heads = ("ops", "from ... to", "times", "why cut", "how", "in", "out", "donated", "views", "MB out", "MB inside", "host ms")
-        rows = [heads]
+        heads = ("ops", "from ... to", "times", "why cut", "how", "in", "out", "donated", "views", "MB out", "MB inside")
+        rows = [(*heads, "host ms")]
         for cut, cuts in self._groups():
             span = cut.first if cut.nodes == 1 else f"{cut.first} ... {cut.last}"
             rows.append(
