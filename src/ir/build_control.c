@@ -58,6 +58,12 @@ void tpt_ir_custom_call(tpt_ir_t *ir, const tpt_ir_call_attr_t *attr, int n, con
         tpt_ir_fail(ir, tpt_status_oom(attr->target != NULL ? strlen(attr->target) : 0));
         return;
     }
+    if (attr->words != NULL) copy.words = tpt_arena_copy(&ir->arena, attr->words, attr->nwords * sizeof *attr->words);
+    if (attr->aliases != NULL) copy.aliases = tpt_arena_copy(&ir->arena, attr->aliases, (size_t)nout * sizeof *attr->aliases);
+    if ((attr->words != NULL && copy.words == NULL) || (attr->aliases != NULL && copy.aliases == NULL)) {
+        tpt_ir_fail(ir, tpt_status_oom(attr->nwords * sizeof *attr->words));
+        return;
+    }
     tpt_ir_emit(ir,
                 &(tpt_emit_t){.kind = TPT_KIND_CUSTOM_CALL,
                               .nin = n,

@@ -250,11 +250,18 @@ void tpt_ir_barrier(tpt_ir_t *ir, int n, const tpt_val_t *xs, tpt_val_t *out); /
 tpt_val_t tpt_ir_set_dimension_size(tpt_ir_t *ir, tpt_val_t x, tpt_val_t size /* s32 */, int dim);
 typedef struct tpt_ir_call_attr {
     const char *target, *backend_config;
+    const int64_t *words; /* typed calls: attribute `words`, in place of a backend_config; or NULL */
+    size_t nwords;
+    const int32_t *aliases; /* of each result: the operand whose memory it takes over, or -1; NULL: none does */
     bool has_side_effect;
     int api_version; /* 4 = typed FFI */
 } tpt_ir_call_attr_t;
 void tpt_ir_custom_call(tpt_ir_t *ir, const tpt_ir_call_attr_t *attr, int n, const tpt_val_t *xs, int nout,
                         const tpt_type_t *types, tpt_val_t *out);
+
+/* Elementwise arithmetic over arrays of several sizes becomes one call of the runtime's routine, where the plugin can call it. After
+ * the last tpt_ir_result. */
+void tpt_ir_as_formula(tpt_ir_t *ir);
 
 /* Do any of `roots` depend on argument `arg`? (True when there is no memory to find out.) */
 bool tpt_ir_reaches(const tpt_ir_t *ir, int nroots, const tpt_val_t *roots, tpt_val_t arg);

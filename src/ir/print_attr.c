@@ -170,12 +170,57 @@ static void print_quoted(tpt_str_t *out, const char *text) {
     tpt_str_add(out, "\"");
 }
 
-static void print_call(tpt_attrs_t *a, const tpt_ir_call_attr_t *call) {
+static void dense_layout(tpt_str_t *out, int rank) {
+    tpt_str_add(out, "dense<[");
+    for (int k = rank - 1; k >= 0; k--) tpt_str_addf(out, k > 0 ? "%d, " : "%d", k);
+    tpt_str_addf(out, "]> : tensor<%dxindex>", rank);
+}
+
+static void print_layouts(tpt_attrs_t *a, const char *name, int n, const tpt_ir_t *ir, const tpt_val_t *values, tpt_val_t first) {
+    key(a, name);
+    tpt_str_add(a->out, "[");
+    for (int i = 0; i < n; i++) {
+        if (i > 0) tpt_str_add(a->out, ", ");
+        dense_layout(a->out, ir->values[values != NULL ? values[i] : first + i]->type.rank);
+    }
+    tpt_str_add(a->out, "]");
+}
+
+static void print_aliases(tpt_attrs_t *a, int n, const int32_t *aliases) {
+    key(a, "output_operand_aliases");
+    tpt_str_add(a->out, "[");
+    bool any = false;
+    for (int i = 0; i < n; i++) {
+        if (aliases[i] < 0) continue;
+        tpt_str_add(a->out, any ? ", " : "");
+        any = true;
+        tpt_str_add(a->out, "#stablehlo.output_operand_alias<output_tuple_indices = [");
+        if (n > 1) tpt_str_addf(a->out, "%d", i);
+        tpt_str_addf(a->out, "], operand_index = %d, operand_tuple_indices = []>", (int)aliases[i]);
+    }
+    tpt_str_add(a->out, "]");
+}
+
+/* A call of one of the runtime's routines: numbers for it, and arrays that are dense, the last dimension innermost. */
+static void print_words(tpt_attrs_t *a, const tpt_ir_t *ir, const tpt_node_t *node) {
+    const tpt_ir_call_attr_t *call = node->attr;
+    key(a, "backend_config");
+    tpt_str_add(a->out, "{words = array<i64: ");
+    for (size_t i = 0; i < call->nwords; i++) tpt_str_addf(a->out, i > 0 ? ", %lld" : "%lld", (long long)call->words[i]);
+    tpt_str_add(a->out, ">}");
+    print_layouts(a, "operand_layouts", node->nin, ir, node->in, 0);
+    print_layouts(a, "result_layouts", node->nout, ir, NULL, node->first);
+    if (call->aliases != NULL) print_aliases(a, node->nout, call->aliases);
+}
+
+static void print_call(tpt_attrs_t *a, const tpt_ir_t *ir, const tpt_node_t *node) {
+    const tpt_ir_call_attr_t *call = node->attr;
     key(a, "call_target_name");
     print_quoted(a->out, call->target);
     boolean(a, "has_side_effect", call->has_side_effect);
     key(a, "api_version");
     tpt_str_addf(a->out, "%d : i32", call->api_version);
+    if (call->words != NULL) print_words(a, ir, node);
     if (call->backend_config == NULL) return;
     key(a, "backend_config");
     /* A typed call's configuration is a dictionary of attributes, others' an opaque string. */
@@ -183,12 +228,6 @@ static void print_call(tpt_attrs_t *a, const tpt_ir_call_attr_t *call) {
         tpt_str_add(a->out, call->backend_config);
     else
         print_quoted(a->out, call->backend_config);
-}
-
-static void dense_layout(tpt_str_t *out, int rank) {
-    tpt_str_add(out, "dense<[");
-    for (int k = rank - 1; k >= 0; k--) tpt_str_addf(out, k > 0 ? "%d, " : "%d", k);
-    tpt_str_addf(out, "]> : tensor<%dxindex>", rank);
 }
 
 /* A transposition by the runtime's routine; without the layouts XLA may choose others. */
@@ -301,7 +340,7 @@ void tpt_print_attrs(tpt_str_t *out, const tpt_ir_t *ir, const tpt_node_t *node)
             integer(&a, "dimension", node->num);
             break;
         case TPT_KIND_CUSTOM_CALL:
-            print_call(&a, node->attr);
+            print_call(&a, ir, node);
             break;
         default:
             print_shape_attrs(&a, node);

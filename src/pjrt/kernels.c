@@ -1,10 +1,12 @@
-/* kernels.c - C routines that programs call on CPU plugins, by XLA's foreign function interface: tpt_permute, a transposition.
- * A call costs nothing that could be measured beside a fusion, and keeps XLA from fusing across it. */
+/* kernels.c - C routines that programs call on CPU plugins, by XLA's foreign function interface: tpt_permute, a transposition, and
+ * tpt_formula, elementwise arithmetic that is not compiled. A call costs nothing that could be measured beside a fusion, and keeps
+ * XLA from fusing across it. */
 #include <stdatomic.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/cores.h"
+#include "base/formula.h"
 #include "base/log.h"
 #include "base/permute.h"
 #include "pjrt/ffi.h"
@@ -65,7 +67,7 @@ static void permute_together(const ffi_call_t *call, const tpt_permute_t *plan, 
     job_drop(job);
 }
 
-/* ---- the handler ------------------------------------------------------------------------------------------------------- */
+/* ---- the handlers ------------------------------------------------------------------------------------------------------ */
 
 static size_t element_size(int dtype) {
     switch (dtype) { /* xla_data.proto's numbers of types */
@@ -114,16 +116,51 @@ static ffi_error_t *permute(ffi_call_t *call) {
     return NULL;
 }
 
-bool tpt_pjrt_kernels_register(const PJRT_Api *api) {
-    static const char name[] = "tpt_permute", platform[] = "Host";
-    const PJRT_Extension_Base *at = api->extension_start;
-    while (at != NULL && at->type != PJRT_Extension_Type_FFI) at = at->next;
-    if (at == NULL || at->struct_size < sizeof(ffi_register_extension_t)) return false;
-    ffi_register_args_t args = {.struct_size = sizeof args, .name = name, .name_size = sizeof name - 1, .handler = permute,
+/* Attribute `words`: how many formulas, then each (ir/formula.c). Arguments: float32 arrays. Results: one array each. */
+#define ARRAYS_MOST 4096
+
+static const char *run_formulas(const ffi_call_t *call, const int64_t *words, size_t nwords) {
+    const float *arrays[ARRAYS_MOST];
+    float *results[ARRAYS_MOST];
+    if (call->args.size > ARRAYS_MOST || call->results.size > ARRAYS_MOST || nwords < 1) return "tpt_formula: too many arrays";
+    for (int64_t i = 0; i < call->args.size; i++) arrays[i] = ((const ffi_buffer_t *)call->args.items[i])->data;
+    for (int64_t i = 0; i < call->results.size; i++) results[i] = ((const ffi_buffer_t *)call->results.items[i])->data;
+    size_t at = 1;
+    for (int64_t k = 0; k < words[0]; k++) {
+        if (at + 3 > nwords) return "tpt_formula: a formula is cut off";
+        tpt_formula_item_t item = {.numel = words[at], .once = words[at + 1], .nsteps = words[at + 2],
+                                   .steps = (const tpt_formula_step_t *)(const void *)(words + at + 3)};
+        if (!tpt_formula_check(&item, call->args.size, call->results.size) || at + 3 + 4 * (size_t)item.nsteps > nwords)
+            return "tpt_formula: a formula is wrong";
+        tpt_formula_run(&item, arrays, results, 0, item.numel);
+        at += 3 + 4 * (size_t)item.nsteps;
+    }
+    return NULL;
+}
+
+static ffi_error_t *formula(ffi_call_t *call) {
+    if (told_version(call) || call->stage != FFI_STAGE_EXECUTE) return NULL;
+    if (call->attrs.size != 1 || call->attrs.types[0] != FFI_ATTR_ARRAY) return refuse(call, "tpt_formula has one attribute");
+    const ffi_array_t *words = call->attrs.items[0];
+    const char *why = words->dtype == FFI_S64 ? run_formulas(call, words->data, words->size) : "tpt_formula: other words";
+    return why != NULL ? refuse(call, why) : NULL;
+}
+
+static bool register_one(const PJRT_Api *api, const ffi_register_extension_t *extension, const char *name, ffi_handler_t *handler) {
+    static const char platform[] = "Host";
+    ffi_register_args_t args = {.struct_size = sizeof args, .name = name, .name_size = strlen(name), .handler = handler,
                                 .platform = platform, .platform_size = sizeof platform - 1};
-    tpt_status_t *status = tpt_pjrt_error(api, ((const ffi_register_extension_t *)(const void *)at)->register_handler(&args));
+    tpt_status_t *status = tpt_pjrt_error(api, extension->register_handler(&args));
     if (status == NULL) return true;
     tpt_log(TPT_LOG_INFO, "the plugin takes no C routines: %s", tpt_status_message(status));
     tpt_status_free(status);
     return false;
+}
+
+bool tpt_pjrt_kernels_register(const PJRT_Api *api) {
+    const PJRT_Extension_Base *at = api->extension_start;
+    while (at != NULL && at->type != PJRT_Extension_Type_FFI) at = at->next;
+    if (at == NULL || at->struct_size < sizeof(ffi_register_extension_t)) return false;
+    const ffi_register_extension_t *extension = (const ffi_register_extension_t *)(const void *)at;
+    return register_one(api, extension, "tpt_permute", permute) && register_one(api, extension, "tpt_formula", formula);
 }

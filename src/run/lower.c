@@ -377,6 +377,7 @@ static tpt_status_t *lower_all(lowering_t *w, const tpt_cut_t *cut, char **out_t
     for (size_t i = 0; i < w->graph->nnodes; i++) TPT_TRY(lower_node(w, (uint32_t)i));
     for (int i = 0; i < cut->nlive; i++) tpt_ir_result(w->ir, w->values[cut->live[i]]);
     if (w->prog->flagged) tpt_ir_result(w->ir, w->bad);
+    if (w->graph->nnodes == 1) tpt_ir_as_formula(w->ir);
     w->prog->nresults = cut->nlive + w->prog->flagged;
     TPT_TRY(measure_results(w, cut));
     close_packs(w);
