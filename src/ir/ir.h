@@ -259,7 +259,7 @@ typedef struct tpt_ir_call_attr {
 void tpt_ir_custom_call(tpt_ir_t *ir, const tpt_ir_call_attr_t *attr, int n, const tpt_val_t *xs, int nout,
                         const tpt_type_t *types, tpt_val_t *out);
 
-/* Elementwise arithmetic over arrays of several sizes becomes one call of the runtime's routine, where the plugin can call it. After
+/* Elementwise arithmetic over one small array, or several of other sizes, becomes one call of the runtime's routine, where the plugin can call it. After
  * the last tpt_ir_result. */
 void tpt_ir_as_formula(tpt_ir_t *ir);
 
