@@ -3,6 +3,7 @@
 #include <ATen/native/Resize.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <memory>
 #include <unordered_map>
 
@@ -63,6 +64,72 @@ bool mixes_devices(const Binding& binding, Args args) {
     if (!value.isTensorList()) continue;
     for (const auto& item : value.toListRef()) {
       if (item.toTensor().defined() && item.toTensor().device().type() != kTpu) return true;
+    }
+  }
+  return false;
+}
+
+// Bytes of a storage that an item of a list takes up.
+struct Span {
+  const c10::StorageImpl* storage;
+  int64_t first, last;
+  size_t item;
+  bool written;
+};
+
+std::vector<Span> spans_of(const Binding& binding, Args args) {
+  std::vector<Span> spans;
+  for (size_t i = 0; i < args.size(); i++) {
+    if (!args[i].isTensorList()) continue;
+    size_t item = 0;
+    for (const auto& value : args[i].toListRef()) {
+      const at::Tensor& t = value.toTensor();
+      const size_t at = item++;
+      if (!t.defined() || t.numel() == 0) continue;
+      int64_t last = 0;
+      for (int64_t d = 0; d < t.dim(); d++) last += (t.size(d) - 1) * t.stride(d);
+      const int64_t size = static_cast<int64_t>(t.itemsize()), first = t.storage_offset() * size;
+      spans.push_back({t.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl(), first, first + (last + 1) * size, at,
+                       binding.slots[i].write});
+    }
+  }
+  return spans;
+}
+
+// Do different items of the lists use one storage? Seldom, so this is the quick question.
+bool items_share(Args args) {
+  size_t count = 0, room = 16;
+  for (const auto& value : args) count += value.isTensorList() ? value.toListRef().size() : 0;
+  while (room < 2 * count) room *= 2;
+  std::vector<std::pair<const c10::StorageImpl*, size_t>> seen(room);
+  for (const auto& value : args) {
+    if (!value.isTensorList()) continue;
+    size_t item = 0;
+    for (const auto& entry : value.toListRef()) {
+      const size_t me = item++;
+      const at::Tensor& t = entry.toTensor();
+      if (!t.defined()) continue;
+      const c10::StorageImpl* storage = t.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+      size_t at = (reinterpret_cast<uintptr_t>(storage) >> 4) * 0x9E3779B97F4A7C15u >> 20 & (room - 1);
+      while (seen[at].first != nullptr && seen[at].first != storage) at = (at + 1) & (room - 1);
+      if (seen[at].first == storage && seen[at].second != me) return true;
+      seen[at] = {storage, me};
+    }
+  }
+  return false;
+}
+
+// Does an item of an in-place list op meet what an earlier one wrote? PyTorch's kernel takes the items in their order.
+bool items_depend(const Binding& binding, Args args) {
+  if (C10_LIKELY(!binding.foreach || !binding.has_write || !items_share(args))) return false;
+  std::vector<Span> spans = spans_of(binding, args);
+  std::sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) {
+    return a.storage != b.storage ? a.storage < b.storage : a.first < b.first;
+  });
+  for (size_t i = 0; i < spans.size(); i++) {
+    for (size_t k = i + 1; k < spans.size() && spans[k].storage == spans[i].storage && spans[k].first < spans[i].last; k++) {
+      const Span &a = spans[i], &b = spans[k];
+      if (a.item != b.item && ((a.written && a.item < b.item) || (b.written && b.item < a.item))) return true;
     }
   }
   return false;
@@ -294,7 +361,7 @@ bool wants_line(const Binding& binding) {
 void call_row(const Binding& binding, std::vector<c10::IValue>* stack) {
   if (C10_UNLIKELY(binding.before != Before::Nothing) && before_call(binding, stack)) return;
   const Args args(stack->data() + (stack->size() - binding.slots.size()), binding.slots.size());
-  if (C10_UNLIKELY(mixes_devices(binding, args))) return call_composite(binding, stack);
+  if (C10_UNLIKELY(mixes_devices(binding, args) || items_depend(binding, args))) return call_composite(binding, stack);
   Converted converted;
   convert(binding, args, &converted);
   if (C10_UNLIKELY((binding.device_slot >= 0 || binding.layout_slot >= 0) && leaves_device(binding, args, converted))) {

@@ -87,7 +87,12 @@ def test_items_that_share_operands():
         torch._foreach_add_([a, b], [b[:4], torch.cat([a, a])[:6]])
         s, q = torch.tensor([2.0], device=d), torch.arange(5.0, device=d)
         torch._foreach_mul_([q, s], [s, s])
-        return a, b, s, q
+        c, e = torch.ones(4, device=d), torch.ones(4, device=d) * 3
+        torch._foreach_add_([c, e], [e, c])  # in order: the second sees what the first did
+        flat = torch.arange(12.0, device=d)
+        torch._foreach_mul_([flat[:4], flat[2:8], flat[8:]], [2.0, 3.0, 4.0])
+        torch._foreach_addcmul_([flat[4:6], flat[6:8]], [flat[:2], flat[4:6]], [flat[6:8], flat[:2]])
+        return a, b, s, q, c, e, flat
 
     for want, got in zip(run("cpu"), run("tpu"), strict=True):
         torch.testing.assert_close(got.cpu(), want)
