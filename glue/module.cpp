@@ -225,8 +225,8 @@ PyObject *explain_stop(PyObject *, PyObject *) {
   THPObjectPtr list(PyList_New(static_cast<Py_ssize_t>(count)));
   for (size_t i = 0; list && i < count; i++) {
     const tpt_cut_note_t &n = notes[i];
-    PyObject *item = Py_BuildValue("(sBLLLLKiiiiiiiss)", tpt_cut_reason_name(static_cast<tpt_cut_reason_t>(n.why)), n.way, n.when_ns,
-                                   n.taken_ns, n.result_bytes, n.temporary_bytes, n.program, n.device, n.nodes, n.inputs, n.results, n.donated,
+    PyObject *item = Py_BuildValue("(sBLLLLLKiiiiiiiss)", tpt_cut_reason_name(static_cast<tpt_cut_reason_t>(n.why)), n.way, n.when_ns,
+                                   n.taken_ns, n.execute_ns, n.result_bytes, n.temporary_bytes, n.program, n.device, n.nodes, n.inputs, n.results, n.donated,
                                    n.gathers, n.views, n.first, n.last);
     if (item == nullptr) throw python_error();
     PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), item);

@@ -28,6 +28,8 @@ class Cut:
     when_ns: int
     taken_ns: int
     """Host time of the cut: look-up, compiling if any, the execute call. In nanoseconds, as `when_ns`."""
+    execute_ns: int
+    """Of it the plugin's execute call."""
     result_bytes: int
     """Of the values that left the program."""
     temporary_bytes: int

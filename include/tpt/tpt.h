@@ -326,6 +326,7 @@ typedef enum tpt_cut_way { TPT_CUT_DROPPED = 0, TPT_CUT_BY_NODE, TPT_CUT_HIT, TP
 typedef struct tpt_cut_note {
     int64_t when_ns;       /* monotonic, at the end of the cut */
     int64_t taken_ns;      /* look-up, compile if any, and the execute call */
+    int64_t execute_ns;    /* of it the plugin's execute call */
     int64_t result_bytes;  /* of the values that left the program */
     int64_t temporary_bytes; /* that the compiled program needs while it runs; -1: not told */
     uint64_t program;      /* the program's name in TORCH_TPU_DUMP; without a program, a hash of the graph */

@@ -145,6 +145,7 @@ tpt_status_t *tpt_cut_program(tpt_dev_t *dev, tpt_graph_t *g, const tpt_cut_t *c
 
 static tpt_status_t *run_room(tpt_run_t *r, int nargs, int nouts, int ninputs) {
     r->nargs = r->nkeep = r->ndonated = 0;
+    r->execute_ns = 0;
     r->heap = NULL;
     r->args = r->room;
     r->outs = r->room + TPT_SMALL_ARGS + TPT_PACK_COUNT + 1;
@@ -206,7 +207,9 @@ tpt_status_t *tpt_cut_execute(tpt_dev_t *dev, const tpt_graph_t *g, tpt_prog_t *
     if (!status && tpt_dry_on()) {
         status = tpt_dry_outputs(dev, g, cut, prog, r->outs);
     } else if (!status) {
+        const int64_t start = tpt_explain_is_on() ? tpt_now_ns() : 0;
         status = tpt_program_execute(prog->program, dev->index, r->nargs, r->args, r->nkeep, r->keep, prog->nresults, r->outs);
+        if (start) r->execute_ns = tpt_now_ns() - start;
         tpt_counter_add(TPT_COUNTER_executes, 1);
         if (!status) note_updates(g, cut, r);
         if (!status && prog->lingers) note_uses(dev, cut->ninputs, prog->nresults, r);

@@ -128,12 +128,15 @@ static tpt_status_t *await_all(const tpt_cut_t *cut, const tpt_run_t *r) {
     return status;
 }
 
-static int64_t temporary_bytes(const tpt_prog_t *prog) {
-    tpt_program_memory_t memory;
-    tpt_status_t *status = tpt_program_memory(prog->program, &memory);
-    const int64_t bytes = status ? -1 : memory.temporary;
-    tpt_status_free(status);
-    return bytes;
+/* Asked once: the plugin takes 50 us to tell. */
+static int64_t temporary_bytes(tpt_prog_t *prog) {
+    if (prog->temporary_bytes == 0) {
+        tpt_program_memory_t memory;
+        tpt_status_t *status = tpt_program_memory(prog->program, &memory);
+        prog->temporary_bytes = status ? -1 : memory.temporary > 0 ? memory.temporary : INT64_MIN;
+        tpt_status_free(status);
+    }
+    return prog->temporary_bytes == INT64_MIN ? 0 : prog->temporary_bytes;
 }
 
 /* As one program. On failure nothing was delivered. */
@@ -148,6 +151,7 @@ static tpt_status_t *run_program(tpt_dev_t *dev, const tpt_cut_t *cut, tpt_found
     if (!status) {
         *out_delivered = true;
         note->donated = r.ndonated;
+        note->execute_ns = r.execute_ns;
         status = tpt_deliver(dev, g, found->prog, cut, &r);
         if (!status && tpt_mode_get() == TPT_MODE_DEBUG) status = await_all(cut, &r);
     }

@@ -208,6 +208,7 @@ typedef struct tpt_prog {
     uint8_t pack_order[TPT_PACK_COUNT]; /* kinds in the order of the program's arguments, after the inputs */
     bool flagged; /* the last result is the out-of-range word: 0, or 1 + the first node that found a bad index */
     tpt_loops_t loops;
+    int64_t temporary_bytes; /* 0: nobody has asked yet; -1: not told; INT64_MIN: none */
     bool lingers; /* it may run for a while, and who takes over a buffer that it uses would wait */
     int64_t *bad_sizes; /* per node, for messages; -1 unknown */
     int nnodes, nresults;
@@ -242,6 +243,7 @@ typedef struct tpt_found {
 /* Arguments and results of one execution. */
 typedef struct tpt_run {
     int nargs, nkeep, ndonated;
+    int64_t execute_ns; /* of the execute call, while somebody asks */
     tpt_buffer_t **args, **outs;
     int64_t *keep;
     tpt_buffer_t *room[2 * (TPT_SMALL_ARGS + TPT_PACK_COUNT + 1)];
