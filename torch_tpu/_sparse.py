@@ -170,8 +170,7 @@ def _mul(a, b):
     sizes = a.shape[: a.sparse_dim()]
     mine, theirs = _flat(a._indices(), sizes), _flat(b._indices(), sizes)
     if mine.numel() == 0 or theirs.numel() == 0:
-        none = mine[:0]
-        return _like(a, _unflat(none, sizes), (a._values()[:0] * b._values()[:0]), True)
+        return _like(a, a._indices()[:, :0], a._values()[:0] * b._values()[:0], True)
     at = torch.searchsorted(theirs, mine).clamp(max=theirs.shape[0] - 1)
     both = (theirs[at] == mine).nonzero().squeeze(1)
     return _like(a, a._indices()[:, both], a._values()[both] * b._values()[at[both]])

@@ -97,10 +97,12 @@ static tpt_dtype_t out_dtype(const tpt_lower_t *L) {
     return tpt_lower_dtype((tpt_lower_t *)(uintptr_t)L, "__default_dtype", TPT_DTYPE_NONE);
 }
 
-tpt_dtype_t tpt_expr_dtype(const tpt_lower_t *L) {
+static tpt_dtype_t common_dtype(const tpt_lower_t *L) {
     tpt_promote_t promote = (tpt_promote_t)L->row->promote;
     tpt_dtype_t common = promote == TPT_PROMOTE_NONE ? tpt_promote_tensors(L) : tpt_promote_args(L);
     if (promote == TPT_PROMOTE_EXACT) return common;
+    /* A quotient that is not rounded is a float. */
+    if (tpt_lower_find(L, "rounding_mode") >= 0 && !tpt_lower_has(L, "rounding_mode")) promote = TPT_PROMOTE_FLOAT;
     tpt_dtype_t out = out_dtype(L);
     bool broad = tpt_dtype_is_float(out) || tpt_dtype_is_complex(out);
     if (common == TPT_BOOL || tpt_dtype_is_int(common)) {
@@ -113,21 +115,19 @@ tpt_dtype_t tpt_expr_dtype(const tpt_lower_t *L) {
     } else if (common == TPT_C64 && out == TPT_C128) {
         common = out;
     }
-    return tpt_dtype_opmath(common);
+    return common;
 }
+
+tpt_dtype_t tpt_expr_dtype(const tpt_lower_t *L) { return tpt_dtype_opmath(common_dtype(L)); }
 
 /* Largest finite number of the first operand's own dtype (not of the wider one it is computed in). */
 static double finite_max(const parser_t *p, double sign) {
     const tpt_arg_t *arg = &p->L->args[0];
     switch (tpt_dtype_real((tpt_dtype_t)(arg->kind == TPT_ARG_TENSOR ? arg->u.tensor.dtype : p->dtype))) {
-        case TPT_F16:
-            return sign * 65504.0;
-        case TPT_BF16:
-            return sign * 0x1.fep127;
-        case TPT_F64:
-            return sign * 0x1.fffffffffffffp1023;
-        default:
-            return sign * 0x1.fffffep127;
+        case TPT_F16: return sign * 65504.0;
+        case TPT_BF16: return sign * 0x1.fep127;
+        case TPT_F64: return sign * 0x1.fffffffffffffp1023;
+        default: return sign * 0x1.fffffep127;
     }
 }
 
@@ -577,11 +577,9 @@ static tpt_val_t full_shape(parser_t *p, tpt_val_t v, int k) {
 }
 
 void tpt_expr_lower(tpt_lower_t *L) {
-    parser_t p = {.L = L,
-                  .ir = L->ir,
-                  .at = L->row->expr,
-                  .dtype = tpt_expr_dtype(L),
-                  .nlets = 1}; /* let 0 is nameless: scope 0 is the row */
+    /* let 0 is nameless: scope 0 is the row */
+    parser_t p = {.L = L, .ir = L->ir, .at = L->row->expr, .dtype = tpt_expr_dtype(L), .nlets = 1};
+    const tpt_dtype_t own = L->written ? common_dtype(L) : p.dtype; /* halves are rounded before they go into a wider tensor */
     if (p.dtype == TPT_DTYPE_NONE) {
         (void)tpt_lower_fail(L, TPT_INVALID_ARGUMENT, "no promotion is defined for the dtypes of the operands");
         return;
@@ -593,6 +591,7 @@ void tpt_expr_lower(tpt_lower_t *L) {
         item_t item = parse_expr(&p, 0);
         if (p.failed || tpt_ir_status(L->ir) != NULL) return;
         tpt_val_t v = value_of(&p, item, p.dtype);
+        if (tpt_ir_dtype(L->ir, v) == p.dtype) v = tpt_ir_convert(L->ir, v, own);
         tpt_lower_result(L, full_shape(&p, v, k++));
     } while (take(&p, ","));
     skip_space(&p);

@@ -25,18 +25,19 @@ static size_t program_options(const tpt_client_t *client, const tpt_compile_opti
 
 static unsigned flags_refused(const tpt_client_t *client) { return atomic_load_explicit(&client->refused, memory_order_relaxed); }
 
-/* A plugin that does not know one of our flags names it in its error: the flag is left out from then on. True: try again. */
-static bool flags_learn(tpt_client_t *client, tpt_status_t *status) {
+/* A plugin that does not know one of our flags names it in its error: the flag is left out from then on. `sent`: those that this
+ * compile left out; another thread's may have learned more meanwhile. True: try again. */
+static bool flags_learn(tpt_client_t *client, tpt_status_t *status, unsigned sent) {
     unsigned named = tpt_pjrt_flags_named(tpt_status_message(status));
-    unsigned before = atomic_fetch_or_explicit(&client->refused, named, memory_order_relaxed);
-    if ((named & ~before) == 0) return false;
+    atomic_fetch_or_explicit(&client->refused, named, memory_order_relaxed);
+    if ((named & ~sent) == 0) return false;
     tpt_log(TPT_LOG_INFO, "the plugin does not know a compiler flag, going on without it: %s", tpt_status_message(status));
     tpt_status_free(status);
     return true;
 }
 
 static tpt_status_t *program_compile_once(tpt_client_t *client, const char *text, size_t bytes,
-                                          const tpt_compile_options_t *options, bool portable,
+                                          const tpt_compile_options_t *options, bool portable, unsigned refused,
                                           PJRT_LoadedExecutable **out_loaded) {
     static const char format[] = "mlir";
     unsigned char packed[TPT_PJRT_OPTIONS_MAX];
@@ -44,7 +45,7 @@ static tpt_status_t *program_compile_once(tpt_client_t *client, const char *text
                                     .format_size = sizeof format - 1);
     PJRT_Client_Compile_Args args = TPT_ARGS(PJRT_Client_Compile_Args, .client = client->handle, .program = &program,
                                              .compile_options = (const char *)packed,
-                                             .compile_options_size = program_options(client, options, portable, flags_refused(client), packed));
+                                             .compile_options_size = program_options(client, options, portable, refused, packed));
     /* XLA's CPU compiler splits loops among the cores that the compiling thread may run on. Its own threads are made with the
      * first program and inherit what that one's thread may: it gets all cores. */
     tpt_cores_t cores;
@@ -60,8 +61,9 @@ static tpt_status_t *program_compile_once(tpt_client_t *client, const char *text
 static tpt_status_t *program_compile(tpt_client_t *client, const char *text, size_t bytes, const tpt_compile_options_t *options,
                                      bool portable, PJRT_LoadedExecutable **out_loaded) {
     for (;;) {
-        tpt_status_t *status = program_compile_once(client, text, bytes, options, portable, out_loaded);
-        if (status == NULL || !flags_learn(client, status)) return status;
+        const unsigned refused = flags_refused(client);
+        tpt_status_t *status = program_compile_once(client, text, bytes, options, portable, refused, out_loaded);
+        if (status == NULL || !flags_learn(client, status, refused)) return status;
     }
 }
 
@@ -239,13 +241,14 @@ tpt_status_t *tpt_program_load(tpt_client_t *client, const void *data, size_t by
     bool portable = tpt_client_portable(client);
     for (;;) {
         unsigned char packed[TPT_PJRT_OPTIONS_MAX];
+        const unsigned refused = flags_refused(client);
         PJRT_Executable_DeserializeAndLoad_Args args =
             TPT_ARGS(PJRT_Executable_DeserializeAndLoad_Args, .client = client->handle, .serialized_executable = data,
                      .serialized_executable_size = bytes, .overridden_serialized_compile_options = (const char *)packed,
-                     .overridden_serialized_compile_options_size = program_options(client, options, portable, flags_refused(client), packed));
+                     .overridden_serialized_compile_options_size = program_options(client, options, portable, refused, packed));
         tpt_status_t *status = tpt_pjrt_error(api, api->PJRT_Executable_DeserializeAndLoad(&args));
         if (status == NULL) return program_wrap(client, args.loaded_executable, options->device, portable, out_program);
-        if (!flags_learn(client, status)) return status;
+        if (!flags_learn(client, status, refused)) return status;
     }
 }
 

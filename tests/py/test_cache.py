@@ -432,3 +432,35 @@ def test_warming_with_no_script_or_a_broken_one_fails(tmp_path):
         command = [sys.executable, "-m", "torch_tpu", "cache", "--dir", str(tmp_path / "cache"), "warm", str(script)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=300)
         assert (done.returncode, text in done.stderr) == (code, True), done.stderr
+
+
+FIRST_COMPILES = """
+import threading, torch
+barrier, errors = threading.Barrier(8), []
+def work(i):
+    try:
+        barrier.wait()
+        x = torch.arange(10.0 + i).to("tpu")
+        assert (x * x + 1).cpu().equal(torch.arange(10.0 + i) ** 2 + 1)
+    except BaseException as error:
+        errors.append(error)
+threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+assert not errors, errors
+"""
+
+
+LIBRARIES = {"xla_plugins": "xla_cpu_pjrt/xla_cpu_pjrt.so", "lammps_jax_pjrt_cpu": "pjrt_c_api_cpu_plugin.so"}
+
+
+@pytest.mark.parametrize("module, name", LIBRARIES.items())
+def test_first_compiles_at_once(module, name):
+    """A plugin may not know our compiler flags: each thread that meets that goes on without them."""
+    spec = importlib.util.find_spec(module)
+    if spec is None:
+        pytest.skip("this plugin is not installed")
+    plugin = os.path.join(spec.submodule_search_locations[0], name)
+    env = os.environ | {"TORCH_TPU_PJRT_PLUGIN": plugin, "TORCH_TPU_CACHE": "0"}
+    for _ in range(3):
+        subprocess.run([sys.executable, "-c", FIRST_COMPILES], check=True, env=env, timeout=300)

@@ -406,6 +406,11 @@ def test_rounded_division(mode, dtype):
     if dtype in INTS:
         b = torch.where((b == 0) | (b == -1 if torch.iinfo(dtype).min < 0 else b == 0), torch.full_like(b, 3), b)
     check("div.Tensor_mode", a, b, rounding_mode=mode)
+    if dtype in INTS:
+        into = torch.empty(torch.broadcast_shapes(a.shape, b.shape), dtype=torch.float64)
+        want = torch.div(a, b, rounding_mode=mode, out=into)
+        got = torch.div(a.to("tpu"), b.to("tpu"), rounding_mode=mode, out=torch.empty_like(into).to("tpu"))
+        torch.testing.assert_close(got.cpu(), want, rtol=1e-6, atol=1e-6, equal_nan=True)
     check("div.Scalar_mode", a, 3, rounding_mode=mode)
     if dtype not in HALVES:
         check("div.Scalar_mode", a, 2.5, rounding_mode=mode)

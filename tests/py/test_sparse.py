@@ -192,6 +192,18 @@ def test_text_and_refusals():
         torch.hspmm(coo("tpu"), WIDE.to("tpu"))
 
 
+def test_quotients_of_whole_numbers_and_products_of_nothing():
+    for fn in (
+        lambda s: s / 2,
+        lambda s: s / torch.tensor(4),
+        lambda s: torch.div(s, 2, rounding_mode="floor"),
+        lambda s: s * 1.5,
+    ):
+        check(lambda d, fn=fn: fn(torch.tensor([[3, 0, 5]]).to(d).to_sparse()))
+    for shape in ((20, 0), (0, 3), (2, 3)):
+        check(lambda d, shape=shape: torch.zeros(shape).to(d).to_sparse() * torch.zeros(shape).to(d).to_sparse())
+
+
 FIRST_OPS = """
 import os, warnings, torch
 warnings.filterwarnings("error", message="Warning only once")
