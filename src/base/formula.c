@@ -33,7 +33,7 @@ bool tpt_formula_check(const tpt_formula_item_t *item, int64_t narrays, int64_t 
 }
 
 /* The widest vectors that the processor has; single operations, so that nothing is fused to other bits. */
-#if defined(__x86_64__) && defined(__linux__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define WIDE __attribute__((target_clones("default", "avx2", "avx512f")))
 #else
 #define WIDE
