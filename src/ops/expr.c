@@ -84,12 +84,9 @@ static size_t word_size(const char *at) {
     return n;
 }
 
-static bool word_is(const char *word, size_t size, const char *text) {
-    return strlen(text) == size && memcmp(word, text, size) == 0;
-}
+static bool word_is(const char *word, size_t size, const char *text) { return strlen(text) == size && memcmp(word, text, size) == 0; }
 
 /* ---- dtypes ---- */
-
 /* The dtype that PyTorch gives the first result, where it is known. That of an `out=` tensor says nothing of it: the result is
  * computed in its own dtype first (an int8 sum wraps around before it is written to a float64). */
 static tpt_dtype_t out_dtype(const tpt_lower_t *L) {
@@ -118,7 +115,10 @@ static tpt_dtype_t common_dtype(const tpt_lower_t *L) {
     return common;
 }
 
-tpt_dtype_t tpt_expr_dtype(const tpt_lower_t *L) { return tpt_dtype_opmath(common_dtype(L)); }
+tpt_dtype_t tpt_expr_dtype(const tpt_lower_t *L) {
+    const tpt_dtype_t common = common_dtype(L);
+    return L->row->promote == TPT_PROMOTE_EXACT ? common : tpt_dtype_opmath(common);
+}
 
 /* Largest finite number of the first operand's own dtype (not of the wider one it is computed in). */
 static double finite_max(const parser_t *p, double sign) {
