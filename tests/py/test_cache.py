@@ -464,3 +464,11 @@ def test_first_compiles_at_once(module, name):
     env = os.environ | {"TORCH_TPU_PJRT_PLUGIN": plugin, "TORCH_TPU_CACHE": "0"}
     for _ in range(3):
         subprocess.run([sys.executable, "-c", FIRST_COMPILES], check=True, env=env, timeout=300)
+
+
+@pytest.mark.parametrize("content", [b"hello", b"", b"\x1f\x8b\x08\x00cut"])
+def test_what_is_no_archive(tmp_path, content):
+    (tmp_path / "a.tar").write_bytes(content)
+    command = [sys.executable, "-m", "torch_tpu", "cache", "--dir", str(tmp_path / "c"), "import", str(tmp_path / "a.tar")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.startswith("error: ") and done.stderr.count("\n") == 1, done.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import tarfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -75,16 +76,19 @@ def put(folder: Path, target: Path, data: bytes) -> None:
 def import_archive(folder: Path, archive: Path, progress: Progress = _quiet) -> tuple[int, int]:
     """Adds an archive's sound entries; returns how many were added and how many were refused. What is there already stays."""
     added = refused = 0
-    with tarfile.open(archive, "r:*") as tar:
-        members = tar.getmembers()
-        for done, member in enumerate(members, 1):
-            target = _target(folder, member.name) if member.isreg() else None
-            file = tar.extractfile(member) if target else None
-            data = file.read() if file else b""
-            if not target or store.check(data) is not None:
-                refused += 1
-            elif not target.exists():
-                put(folder, target, data)
-                added += 1
-            progress(done, len(members))
+    try:
+        with tarfile.open(archive, "r:*") as tar:
+            members = tar.getmembers()
+            for done, member in enumerate(members, 1):
+                target = _target(folder, member.name) if member.isreg() else None
+                file = tar.extractfile(member) if target else None
+                data = file.read() if file else b""
+                if not target or store.check(data) is not None:
+                    refused += 1
+                elif not target.exists():
+                    put(folder, target, data)
+                    added += 1
+                progress(done, len(members))
+    except (tarfile.ReadError, EOFError, zlib.error) as error:
+        raise store.CacheError(f"{archive} is no whole archive of `cache export`: {str(error).splitlines()[0]}") from error
     return added, refused

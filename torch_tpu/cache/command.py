@@ -162,6 +162,8 @@ def _warm(options: argparse.Namespace) -> int:
     try:
         runpy.run_path(options.script, run_name="__main__")
     except SystemExit as end:
+        if end.code is not None and not isinstance(end.code, int):
+            print(f"the script ended with: {end.code}", file=sys.stderr)
         status = end.code if isinstance(end.code, int) else int(end.code is not None)
     except Exception as error:  # values are not real: a script's own check of them may fail, what it compiled until then counts
         failed = True
@@ -190,17 +192,17 @@ def add_to(commands: argparse._SubParsersAction) -> None:
     add("stats", _stats, "how many entries, how large, how much compile time they save")
     part = add("list", _list, "the entries")
     part.add_argument("--sort", choices=["used", "size", "time", "name"], default="used")
-    part.add_argument("--limit", type=int, default=40)
-    part.add_argument("--all", action="store_true")
+    part.add_argument("--limit", type=int, default=40, help="rows at most (default: 40)")
+    part.add_argument("--all", action="store_true", help="all rows")
     add("show", _show, "one entry: what it depends on, its program").add_argument("key", help="the key, or how it begins")
     part = add("prune", _prune, "removes what was not used for longest")
     group = part.add_mutually_exclusive_group(required=True)
     group.add_argument("--to", type=_size, help="until the rest is no larger than this (as 200M)")
     group.add_argument("--all", action="store_true", help="everything")
     add("verify", _verify, "checks every entry").add_argument("--remove", action="store_true", help="removes the bad ones")
-    add("export", _export, "one archive file of all entries").add_argument("file")
-    add("import", _import, "adds the entries of an archive").add_argument("file")
-    part = add("warm", _warm, "runs a script on the device in compile-only fashion, which fills the cache")
+    add("export", _export, "one archive file of all sound entries").add_argument("file", help="the archive to make, a tar file")
+    add("import", _import, "adds the entries of an archive").add_argument("file", help="what export made")
+    part = add("warm", _warm, "fills the cache: runs a script on the device in compile-only fashion, its numbers are zeros")
     part.add_argument("--execute", action="store_true", help="compute as well, for scripts whose flow depends on values")
     part.add_argument("script")
     part.add_argument("arguments", nargs=argparse.REMAINDER)
