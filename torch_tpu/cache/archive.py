@@ -90,5 +90,6 @@ def import_archive(folder: Path, archive: Path, progress: Progress = _quiet) -> 
                     added += 1
                 progress(done, len(members))
     except (tarfile.ReadError, EOFError, zlib.error) as error:
-        raise store.CacheError(f"{archive} is no whole archive of `cache export`: {str(error).splitlines()[0]}") from error
+        why = str(error).splitlines()[0].rstrip(":")
+        raise store.CacheError(f"{archive} is no whole archive of `cache export`: {why}") from error
     return added, refused
