@@ -130,7 +130,8 @@ static const char *run_formulas(const ffi_call_t *call, const int64_t *words, si
         if (at + 3 > nwords) return "tpt_formula: a formula is cut off";
         tpt_formula_item_t item = {.numel = words[at], .once = words[at + 1], .nsteps = words[at + 2],
                                    .steps = (const tpt_formula_step_t *)(const void *)(words + at + 3)};
-        if (!tpt_formula_check(&item, call->args.size, call->results.size) || at + 3 + 4 * (size_t)item.nsteps > nwords)
+        if (item.nsteps < 0 || item.nsteps > TPT_FORMULA_STEPS || at + 3 + 4 * (size_t)item.nsteps > nwords ||
+            !tpt_formula_check(&item, call->args.size, call->results.size))
             return "tpt_formula: a formula is wrong";
         tpt_formula_run(&item, arrays, results, 0, item.numel);
         at += 3 + 4 * (size_t)item.nsteps;

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-SIZES = [(3, 4), (5,), (7, 2, 2), (600,), (1,), (513, 3), (65, 40), (300, 300)]
+SIZES = [(3, 4), (5,), (), (7, 2, 2), (600,), (1,), (513, 3), (65, 40), (300, 300)]
 
 
 def lists(count, seed=0):
