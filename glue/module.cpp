@@ -359,9 +359,18 @@ void ensure_plugin() {
 
 }  // namespace tpt_glue
 
+// What PyTorch itself multiplies with, where it is built with MKL.
+extern "C" {
+__attribute__((weak)) std::remove_pointer_t<decltype(tpt_blas_t::sgemm)> sgemm_;
+__attribute__((weak)) std::remove_pointer_t<decltype(tpt_blas_t::dgemm)> dgemm_;
+__attribute__((weak)) int MKL_Set_Num_Threads_Local(int threads);
+}
+
 extern "C" __attribute__((visibility("default"))) PyObject *PyInit__C() {
   HANDLE_TH_ERRORS
   tpt_glue::register_rows();
+  const tpt_blas_t blas = {&sgemm_, &dgemm_, &MKL_Set_Num_Threads_Local};
+  tpt_blas_use(&blas);
   torch::utils::register_fork_handler_for_device_init(tpt_glue::kTpu);
   // After all of Python's own exit functions, which may still use tensors, and before those of C, in which plugins end. Where
   // Python has no room for it (32 of them), the core's own come late: a compile then may meet a plugin half taken apart.

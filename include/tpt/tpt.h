@@ -93,6 +93,20 @@ TPT_API const char *tpt_dtype_name(tpt_dtype_t dtype); /* as PyTorch's text: "fl
 /* Highest rank of a tensor that the core takes; more is refused with a clear error. */
 #define TPT_MAX_RANK 12
 
+/* ---- the host's BLAS ---------------------------------------------------------------------------------------------- */
+
+/* Products of matrices by Fortran's calling convention (sizes are 32-bit), and what sets how many threads a product of the
+ * calling thread may use, giving the number before (0: as many as it likes). Programs of CPU plugins call it for their dots. */
+typedef struct tpt_blas {
+    void (*sgemm)(const char *transa, const char *transb, const int *m, const int *n, const int *k, const float *alpha, const float *a,
+                  const int *lda, const float *b, const int *ldb, const float *beta, float *c, const int *ldc);
+    void (*dgemm)(const char *transa, const char *transb, const int *m, const int *n, const int *k, const double *alpha, const double *a,
+                  const int *lda, const double *b, const int *ldb, const double *beta, double *c, const int *ldc);
+    int (*threads_here)(int threads);
+} tpt_blas_t;
+/* Before the runtime is opened; the first that is whole stays. Without one, XLA's own dots do. */
+TPT_API void tpt_blas_use(const tpt_blas_t *blas);
+
 /* ---- the runtime and its devices ---------------------------------------------------------------------------------- */
 
 /* Which plugin the next tpt_runtime_open opens: a path, or "null". The Python package resolves names (cpu, tpu, cuda) to paths.

@@ -4,8 +4,10 @@
 tpt_val_t tpt_ir_dot(tpt_ir_t *ir, tpt_val_t x, tpt_val_t y, const tpt_ir_dot_t *d) {
     tpt_val_t in[2] = {x, y};
     tpt_attr_dot_t attr = {*d, ir->precision};
-    return tpt_ir_emit1(
+    const tpt_val_t out = tpt_ir_emit1(
         ir, &(tpt_emit_t){.kind = TPT_KIND_DOT, .nin = 2, .in = in, .nout = 1, .attr = &attr, .attr_bytes = sizeof attr});
+    const tpt_val_t routine = tpt_ir_dead(ir) ? TPT_VAL_NONE : tpt_ir_gemm(ir, x, y, d, *tpt_ir_type(ir, out));
+    return routine != TPT_VAL_NONE ? routine : out; /* what nothing uses is not printed */
 }
 
 tpt_val_t tpt_ir_matmul(tpt_ir_t *ir, tpt_val_t x, tpt_val_t y) {

@@ -56,6 +56,9 @@ bool tpt_ir_host_code(const tpt_ir_t *ir) { return ir->host_code; }
 void tpt_ir_set_host_code(tpt_ir_t *ir, bool host) { ir->host_code = host; }
 bool tpt_ir_has_kernels(const tpt_ir_t *ir) { return ir->has_kernels; }
 void tpt_ir_set_has_kernels(tpt_ir_t *ir, bool has) { ir->has_kernels = has; }
+bool tpt_ir_has_blas(const tpt_ir_t *ir) { return ir->has_blas; }
+void tpt_ir_set_has_blas(tpt_ir_t *ir, bool has) { ir->has_blas = has; }
+void tpt_ir_set_alone(tpt_ir_t *ir, bool alone) { ir->alone = alone; }
 void tpt_ir_set_guarded_minmax(tpt_ir_t *ir, bool guarded) { ir->guarded_minmax = guarded; }
 
 /* ---- the sticky error ----------------------------------------------------------------------------------------------- */

@@ -208,6 +208,9 @@ typedef struct tpt_ir_dot {
 } tpt_ir_dot_t;
 /* Precision attribute comes from tpt_ir_set_precision. */
 tpt_val_t tpt_ir_dot(tpt_ir_t *ir, tpt_val_t x, tpt_val_t y, const tpt_ir_dot_t *d);
+/* alpha x y + beta self, [m, k] x [k, n], as one call of the host's BLAS; alpha and beta are scalars, self broadcasts. TPT_VAL_NONE:
+ * there is none, or it is not worth a call. */
+tpt_val_t tpt_ir_gemm_add(tpt_ir_t *ir, tpt_val_t x, tpt_val_t y, tpt_val_t self, tpt_val_t alpha, tpt_val_t beta);
 /* [..., m, k] x [..., k, n] with equal batch dims. */
 tpt_val_t tpt_ir_matmul(tpt_ir_t *ir, tpt_val_t x, tpt_val_t y);
 /* When x was made by exchanging the last two dims of a value: that value. Else TPT_VAL_NONE. */
@@ -232,6 +235,9 @@ bool tpt_ir_host_code(const tpt_ir_t *ir);
 void tpt_ir_set_host_code(tpt_ir_t *ir, bool host);
 bool tpt_ir_has_kernels(const tpt_ir_t *ir); /* the plugin can call the runtime's C routines */
 void tpt_ir_set_has_kernels(tpt_ir_t *ir, bool has);
+bool tpt_ir_has_blas(const tpt_ir_t *ir); /* and these the host's products of matrices */
+void tpt_ir_set_has_blas(tpt_ir_t *ir, bool has);
+void tpt_ir_set_alone(tpt_ir_t *ir, bool alone); /* it is a single op's program */
 tpt_val_t tpt_ir_cholesky(tpt_ir_t *ir, tpt_val_t x, bool lower);
 /* transpose: 0 none, 1 T, 2 H */
 tpt_val_t tpt_ir_triangular_solve(tpt_ir_t *ir, tpt_val_t a, tpt_val_t b, bool left, bool lower, bool unit_diagonal,

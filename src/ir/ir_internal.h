@@ -92,7 +92,7 @@ struct tpt_ir {
     size_t nvalues, nnodes, nblocks, values_capacity, nodes_capacity, blocks_capacity;
     int32_t current; /* the open block that new nodes go to */
     tpt_precision_t precision;
-    bool guarded_minmax, host_code, has_kernels;
+    bool guarded_minmax, host_code, has_kernels, has_blas, alone;
 };
 
 /* A constant: rank 0, or rank 1 with `n` elements. One of the two arrays is set: ints for integers and bool. */
@@ -140,6 +140,8 @@ tpt_val_t tpt_ir_error(tpt_ir_t *ir, const char *fmt, ...) TPT_PRINTF(2, 3); /* 
 /* False (and a sticky error) unless v is a value; builders that look at a type before emitting call it first. */
 bool tpt_ir_good(tpt_ir_t *ir, tpt_val_t v);
 bool tpt_ir_dead(tpt_ir_t *ir); /* an error was met: do nothing */
+/* The dot as a call of the runtime's routine (gemm.c), its result of `type`; TPT_VAL_NONE: XLA's will do. */
+tpt_val_t tpt_ir_gemm(tpt_ir_t *ir, tpt_val_t x, tpt_val_t y, const tpt_ir_dot_t *d, tpt_type_t type);
 bool tpt_ir_in_scope(const tpt_ir_t *ir, int32_t value_block, int32_t user_block);
 
 /* ---- rules: types[] holds the wanted or stored result types on entry, the implied ones on return -------------------- */

@@ -75,7 +75,7 @@ static tpt_val_t product_as(tpt_ir_t *b, tpt_val_t x, tpt_val_t y, tpt_dtype_t o
     const int rank = tpt_ir_rank(b, x);
     const int64_t rows = tpt_ir_dim(b, x, -2);
     if (is_loop(b, x, y)) return product_loop(b, x, y);
-    if (tpt_ir_host_code(b) && rows > 1) {
+    if (tpt_ir_host_code(b) && rows > 1 && !tpt_ir_has_blas(b)) {
         const tpt_val_t w = tpt_ir_untransposed(b, y);
         if (w != TPT_VAL_NONE && is_turned(b, rows, tpt_ir_dim(b, x, -1), tpt_ir_dim(b, y, -1))) return product_turned(b, x, w);
         x = laid_out(b, x);
@@ -121,6 +121,15 @@ static tpt_val_t blend(tpt_lower_t *L, tpt_val_t x) {
     return tpt_ir_add(b, x, self);
 }
 
+/* The same with its product in one call, where the host's BLAS does both. */
+static tpt_val_t blas_blend(tpt_lower_t *L, tpt_val_t x, tpt_val_t y) {
+    const tpt_dtype_t dtype = tpt_ir_dtype(L->ir, x);
+    if (!tpt_ir_has_blas(L->ir) || (dtype != TPT_F32 && dtype != TPT_F64)) return TPT_VAL_NONE;
+    if (!tpt_lower_has(L, "alpha") || !tpt_lower_has(L, "beta")) return TPT_VAL_NONE;
+    return tpt_ir_gemm_add(L->ir, x, y, tpt_nn_tensor(L, "self", dtype), tpt_lower_number(L, "alpha", dtype),
+                           tpt_lower_number(L, "beta", dtype));
+}
+
 /* mm, bmm, _int_mm and the overloads with out_dtype. */
 void tpt_ops_mm(tpt_lower_t *L) {
     tpt_ir_t *b = L->ir;
@@ -140,7 +149,9 @@ void tpt_ops_mm(tpt_lower_t *L) {
 void tpt_ops_addmm(tpt_lower_t *L) {
     static const char *const names[][2] = {{"mat1", "mat2"}, {"batch1", "batch2"}, {"mat", "vec"}};
     tpt_val_t x = tpt_lower_tensor(L, names[L->row->data][0]), y = tpt_lower_tensor(L, names[L->row->data][1]);
-    tpt_lower_result(L, blend(L, L->row->data == 2 ? product_vec(L->ir, x, y) : product(L->ir, x, y)));
+    const tpt_val_t whole = L->row->data == 0 ? blas_blend(L, x, y) : TPT_VAL_NONE;
+    if (whole != TPT_VAL_NONE) tpt_lower_result(L, whole);
+    else tpt_lower_result(L, blend(L, L->row->data == 2 ? product_vec(L->ir, x, y) : product(L->ir, x, y)));
 }
 
 /* The batches are summed: one dot that contracts over batch and inner dims. */

@@ -13,7 +13,7 @@ typedef struct ffi_extension {
     struct ffi_extension *next;
 } ffi_extension_t;
 
-enum { FFI_METADATA = 1, FFI_STAGE_EXECUTE = 3, FFI_ATTR_ARRAY = 1, FFI_S64 = 5, FFI_INVALID_ARGUMENT = 3 };
+enum { FFI_METADATA = 1, FFI_STAGE_EXECUTE = 3, FFI_ATTR_ARRAY = 1, FFI_S64 = 5, FFI_F32 = 11, FFI_F64 = 12, FFI_INVALID_ARGUMENT = 3 };
 
 typedef struct ffi_version {
     size_t struct_size;

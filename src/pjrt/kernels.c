@@ -1,71 +1,27 @@
-/* kernels.c - C routines that programs call on CPU plugins, by XLA's foreign function interface: tpt_permute, a transposition, and
- * tpt_formula, elementwise arithmetic that is not compiled. A call costs nothing that could be measured beside a fusion, and keeps
+/* kernels.c - C routines that programs call on CPU plugins, by XLA's foreign function interface: tpt_permute, a transposition;
+ * tpt_gemm, products of matrices by the host's BLAS; tpt_formula, elementwise arithmetic that is not compiled. A call costs nothing that could be measured beside a fusion, and keeps
  * XLA from fusing across it. */
-#include <stdatomic.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/cores.h"
+#include "base/crew.h"
 #include "base/formula.h"
+#include "base/gemm.h"
 #include "base/log.h"
 #include "base/permute.h"
 #include "pjrt/ffi.h"
 #include "pjrt/pjrt_internal.h"
 
 #define HELPED_FROM (1 << 20) /* bytes: what is smaller is done before a helper wakes up */
-#define HELPERS_MOST 15
 #define PIECES_AT_ONCE 8
 
-/* ---- one permutation by several threads -------------------------------------------------------------------------------- */
-
-typedef struct job {
-    tpt_permute_t plan;
-    void *out;
-    const void *in;
-    atomic_int_fast64_t next, done; /* pieces handed out and finished */
-    atomic_int refs;
-} job_t;
-
-static void job_work(job_t *job) {
-    for (;;) {
-        const int64_t first = atomic_fetch_add(&job->next, PIECES_AT_ONCE);
-        if (first >= job->plan.pieces) return;
-        const int64_t last = first + PIECES_AT_ONCE < job->plan.pieces ? first + PIECES_AT_ONCE : job->plan.pieces;
-        tpt_permute_run(&job->plan, job->out, job->in, first, last);
-        atomic_fetch_add(&job->done, last - first);
-    }
-}
-
-static void job_drop(job_t *job) {
-    if (atomic_fetch_sub(&job->refs, 1) == 1) tpt_free(job);
-}
-
-static void job_help(void *data) {
-    job_work(data);
-    job_drop(data);
-}
-
-/* Helpers that come late find nothing to do; this thread waits for none that has not begun. */
-static void permute_together(const ffi_call_t *call, const tpt_permute_t *plan, void *out, const void *in, int helpers) {
-    job_t *job = tpt_malloc(sizeof *job);
-    if (job == NULL) {
-        tpt_permute_run(plan, out, in, 0, plan->pieces);
-        return;
-    }
-    *job = (job_t){.plan = *plan, .out = out, .in = in};
-    atomic_init(&job->refs, 1);
-    for (int i = 0; i < helpers; i++) {
-        atomic_fetch_add(&job->refs, 1);
-        ffi_schedule_args_t args = {.struct_size = sizeof args, .context = call->context, .task = job_help, .data = job};
-        if (call->api->schedule(&args) != NULL) {
-            job_drop(job); /* no pool to help; the error is the plugin's to free, and never happens twice */
-            break;
-        }
-    }
-    job_work(job);
-    while (atomic_load(&job->done) < plan->pieces) tpt_cores_pause();
-    job_drop(job);
-}
+typedef struct work {
+    union {
+        tpt_permute_t permute;
+        tpt_gemm_plan_t gemm;
+    } plan;
+    void *arrays[TPT_GEMM_ARRAYS]; /* tpt_permute: its input and its output */
+} work_t;
 
 /* ---- the handlers ------------------------------------------------------------------------------------------------------ */
 
@@ -95,6 +51,11 @@ static bool told_version(const ffi_call_t *call) {
     return true;
 }
 
+static void run_permute(const void *data, int64_t first, int64_t last) {
+    const work_t *work = data;
+    tpt_permute_run(&work->plan.permute, work->arrays[1], work->arrays[0], first, last);
+}
+
 /* Argument and result: dense arrays. Attribute `perm`: the input's dim of each of the result's. */
 static ffi_error_t *permute(ffi_call_t *call) {
     if (told_version(call) || call->stage != FFI_STAGE_EXECUTE) return NULL;
@@ -102,19 +63,62 @@ static ffi_error_t *permute(ffi_call_t *call) {
         return refuse(call, "tpt_permute takes an array, gives one and has one attribute");
     const ffi_buffer_t *in = call->args.items[0], *out = call->results.items[0];
     const ffi_array_t *perm = call->attrs.items[0];
-    tpt_permute_t plan;
+    work_t work = {.arrays = {in->data, out->data}};
     if (perm->dtype != FFI_S64 || (int64_t)perm->size != in->rank || in->rank != out->rank || in->dtype != out->dtype ||
-        !tpt_permute_plan(&plan, element_size(in->dtype), (int)in->rank, in->dims, perm->data))
+        !tpt_permute_plan(&work.plan.permute, element_size(in->dtype), (int)in->rank, in->dims, perm->data))
         return refuse(call, "tpt_permute cannot take this array");
-    int64_t bytes = (int64_t)plan.size;
+    int64_t bytes = (int64_t)work.plan.permute.size;
     for (int64_t i = 0; i < in->rank; i++) bytes *= in->dims[i];
-    const bool has_pool = call->api->struct_size >= sizeof(ffi_api_t) && call->api->schedule != NULL;
-    int helpers = has_pool && bytes >= HELPED_FROM ? tpt_cores_count() - 1 : 0;
-    if (helpers > HELPERS_MOST) helpers = HELPERS_MOST;
-    if (helpers > 0) permute_together(call, &plan, out->data, in->data, helpers);
-    else tpt_permute_run(&plan, out->data, in->data, 0, plan.pieces);
+    const int64_t pieces = work.plan.permute.pieces;
+    tpt_crew_run(&(tpt_crew_job_t){.run = run_permute, .work = &work, .pieces = pieces, .at_once = bytes >= HELPED_FROM ? PIECES_AT_ONCE : pieces});
     return NULL;
 }
+
+/* ---- tpt_gemm ---------------------------------------------------------------------------------------------------------- */
+
+static void run_gemm(const void *data, int64_t first, int64_t last) {
+    const work_t *work = data;
+    tpt_gemm_run(&work->plan.gemm, work->arrays, first, last);
+}
+
+/* The words, a tpt_gemm_t with as many loops as it says, and the arrays, all of one dtype. */
+static bool read_gemm(const ffi_call_t *call, tpt_gemm_t *g, void **arrays, int64_t *numels, int *out_dtype) {
+    const ffi_array_t *words = call->attrs.items[0];
+    const size_t least = offsetof(tpt_gemm_t, loops) / sizeof(int64_t);
+    if (words->dtype != FFI_S64 || words->size < least || words->size > sizeof *g / sizeof(int64_t)) return false;
+    memcpy(g, words->data, words->size * sizeof(int64_t));
+    if (g->nloops < 0 || words->size != least + 4 * (size_t)g->nloops) return false;
+    const int nargs = g->adds != 0 ? TPT_GEMM_C : TPT_GEMM_D;
+    if (call->args.size < nargs || call->args.size > nargs + 1 || call->results.size != 1) return false;
+    for (int i = 0; i <= nargs; i++) {
+        const int place = i < nargs ? i : TPT_GEMM_C;
+        const ffi_buffer_t *array = i < nargs ? call->args.items[i] : call->results.items[0];
+        if (i == 0) *out_dtype = array->dtype;
+        if (array->dtype != *out_dtype || (array->dtype != FFI_F32 && array->dtype != FFI_F64)) return false;
+        arrays[place] = array->data;
+        numels[place] = 1;
+        for (int64_t d = 0; d < array->rank; d++) numels[place] *= array->dims[d];
+    }
+    return true;
+}
+
+/* Arguments and result: the arrays of base/gemm.h; one more argument is not looked at. Attribute `words`: a tpt_gemm_t. */
+static ffi_error_t *gemm(ffi_call_t *call) {
+    if (told_version(call) || call->stage != FFI_STAGE_EXECUTE) return NULL;
+    if (call->attrs.size != 1 || call->attrs.types[0] != FFI_ATTR_ARRAY) return refuse(call, "tpt_gemm has one attribute");
+    if (tpt_blas() == NULL) return refuse(call, "tpt_gemm: this process has no BLAS to call");
+    work_t work;
+    tpt_gemm_t g = {0};
+    int64_t numels[TPT_GEMM_ARRAYS] = {0};
+    int dtype = 0;
+    if (!read_gemm(call, &g, work.arrays, numels, &dtype) ||
+        !tpt_gemm_plan(&work.plan.gemm, &g, element_size(dtype), numels, tpt_crew_size()))
+        return refuse(call, "tpt_gemm cannot take these arrays");
+    tpt_crew_run(&(tpt_crew_job_t){.run = run_gemm, .work = &work, .pieces = work.plan.gemm.pieces, .at_once = 1});
+    return NULL;
+}
+
+/* ---- tpt_formula ------------------------------------------------------------------------------------------------------- */
 
 /* Attribute `words`: how many formulas, then each (ir/formula.c). Arguments: float32 arrays. Results: one array each. */
 #define ARRAYS_MOST 4096
@@ -163,5 +167,6 @@ bool tpt_pjrt_kernels_register(const PJRT_Api *api) {
     while (at != NULL && at->type != PJRT_Extension_Type_FFI) at = at->next;
     if (at == NULL || at->struct_size < sizeof(ffi_register_extension_t)) return false;
     const ffi_register_extension_t *extension = (const ffi_register_extension_t *)(const void *)at;
-    return register_one(api, extension, "tpt_permute", permute) && register_one(api, extension, "tpt_formula", formula);
+    return register_one(api, extension, "tpt_permute", permute) && register_one(api, extension, "tpt_gemm", gemm) &&
+           register_one(api, extension, "tpt_formula", formula);
 }

@@ -2,6 +2,7 @@
  * results go back into their storages' values, and run-time numbers become places in packs. */
 #include <string.h>
 
+#include "base/gemm.h"
 #include "run_internal.h"
 
 #define TINY 2048    /* elements: below it a cheap compile beats a fast program */
@@ -324,6 +325,8 @@ static tpt_status_t *start(lowering_t *w, const tpt_graph_t *graph) {
     const tpt_client_t *client = tpt_runtime_client();
     tpt_ir_set_host_code(w->ir, client && tpt_client_host_code(client));
     tpt_ir_set_has_kernels(w->ir, client && tpt_client_has_kernels(client));
+    tpt_ir_set_has_blas(w->ir, tpt_ir_has_kernels(w->ir) && tpt_blas() != NULL);
+    tpt_ir_set_alone(w->ir, graph->nnodes == 1);
     tpt_ir_set_guarded_minmax(w->ir, client && !tpt_client_reduce_keeps_nan(client));
     return NULL;
 }

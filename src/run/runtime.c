@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/crew.h"
 #include "run_internal.h"
 
 static tpt_mutex_t open_lock = TPT_MUTEX_INIT;
@@ -129,6 +130,7 @@ void tpt_runtime_end(void) {
     tpt_programs_end();
     tpt_ahead_end();
     tpt_race_drain();
+    tpt_crew_end();
 }
 
 void tpt_runtime_close(void) {
@@ -155,6 +157,7 @@ void tpt_runtime_close(void) {
         tpt_cache_close();
         tpt_plans_clear();
         tpt_client_close(client);
+        tpt_crew_end();
         device_count = 0;
         *plugin_path = '\0';
     }
