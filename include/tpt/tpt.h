@@ -325,6 +325,7 @@ typedef enum tpt_cut_reason {
     TPT_CUT_EVENT, /* a stream or an event */
     TPT_CUT_MODE,  /* the eager mode changed */
     TPT_CUT_LOOP,  /* the end of a loop's body */
+    TPT_CUT_OVERLAP, /* within what repeats from read to read, so that it runs while more is recorded */
     TPT_CUT_NODES, /* the graph had grown to its limit: in nodes, */
     TPT_CUT_BYTES, /* in bytes of results, */
     TPT_CUT_AGE,   /* in time */

@@ -2,10 +2,14 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
+#include "base/cores.h"
+#include "base/crew.h"
 #include "pjrt/pjrt_internal.h"
 
 /* Up to here a plugin copies host data during the call; above, waiting for the transfer saves it a copy. */
 #define SMALL_UPLOAD ((int64_t)1 << 16)
+#define HELP_NS 2000000 /* that a waiting thread stays awake */
 
 /* ---- element types ------------------------------------------------------------------------------------------------- */
 
@@ -174,16 +178,34 @@ static tpt_status_t *buffer_event(tpt_buffer_t *buffer, PJRT_Event **out_event) 
     return NULL;
 }
 
+/* On a processor a thread that waits helps with what it waits for, and need not be woken when that is soon done. */
+static void help(const PJRT_Api *api, PJRT_Event *event) {
+    const int64_t start = tpt_now_ns();
+    do {
+        PJRT_Event_IsReady_Args args = TPT_ARGS(PJRT_Event_IsReady_Args, .event = event);
+        PJRT_Error *error = api->PJRT_Event_IsReady(&args);
+        tpt_status_free(tpt_pjrt_error(api, error)); /* told by the wait that follows */
+        if (error != NULL || args.is_ready) return;
+        if (!tpt_crew_help()) tpt_cores_pause();
+    } while (tpt_now_ns() - start < HELP_NS);
+}
+
 tpt_status_t *tpt_buffer_await(tpt_buffer_t *buffer) {
     PJRT_Event *event = NULL;
     TPT_TRY(buffer_event(buffer, &event));
+    const PJRT_Api *api = &buffer->client->api;
+    if (event != NULL && buffer->client->is_cpu && api->PJRT_Event_IsReady != NULL) help(api, event);
     return tpt_pjrt_event_finish(&buffer->client->api, event);
 }
+
+bool tpt_buffer_is_made(const tpt_buffer_t *buffer) { return atomic_load(&buffer->handle) != NULL || atomic_load(&buffer->broken) != NULL; }
+
+bool tpt_buffer_is_broken(const tpt_buffer_t *buffer) { return atomic_load(&buffer->broken) != NULL; }
 
 bool tpt_buffer_is_ready(tpt_buffer_t *buffer) {
     const PJRT_Api *api = &buffer->client->api;
     PJRT_Event *event = NULL;
-    if (atomic_load(&buffer->handle) == NULL && atomic_load(&buffer->broken) == NULL) return false;
+    if (!tpt_buffer_is_made(buffer)) return false;
     tpt_status_t *status = buffer_event(buffer, &event);
     bool ready = true; /* an error is an answer too: the next await tells it */
     if (status == NULL && event != NULL && api->PJRT_Event_IsReady != NULL) {

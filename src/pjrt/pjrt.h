@@ -61,6 +61,8 @@ tpt_buffer_t *tpt_buffer_get_before(const tpt_buffer_t *buffer);
 /* Waits until the value is there; the error of the program that should have made it. */
 TPT_MUST_USE tpt_status_t *tpt_buffer_await(tpt_buffer_t *buffer);
 bool tpt_buffer_is_ready(tpt_buffer_t *buffer);
+bool tpt_buffer_is_made(const tpt_buffer_t *buffer);   /* no promise any more: its program was started, or failed */
+bool tpt_buffer_is_broken(const tpt_buffer_t *buffer); /* a promise that its program could not keep */
 /* Waits, then copies bytes [offset, offset + nbytes) of the dense row-major form. Fast (memcpy) on host-memory plugins. */
 TPT_MUST_USE tpt_status_t *tpt_buffer_to_host(tpt_buffer_t *buffer, int64_t offset, int64_t nbytes, void *dst);
 /* To the buffer's own device: another reference to the same buffer. */

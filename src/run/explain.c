@@ -10,7 +10,7 @@ static atomic_int listeners;
 
 const char *tpt_cut_reason_name(tpt_cut_reason_t why) {
     static const char *const names[TPT_CUT_REASONS] = {"strict",    "composite op", "host read",   "data-dependent size", "synchronize", "stream or event",
-                                                       "mode change", "loop body",    "limit: nodes", "limit: bytes",        "limit: age"};
+                                                       "mode change", "loop body", "overlap", "limit: nodes", "limit: bytes",        "limit: age"};
     return (unsigned)why < TPT_CUT_REASONS ? names[why] : "?";
 }
 

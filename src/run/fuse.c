@@ -74,7 +74,12 @@ static int64_t most_held(tpt_dev_t *dev) {
 bool tpt_fuse_watch(tpt_dev_t *dev, tpt_cut_reason_t *out_why) {
     tpt_graph_t *g = &dev->graph;
     if (g->nnodes == 1) g->since = tpt_now_ns();
-    if (loop_ends(dev)) {
+    const bool ends = loop_ends(dev);
+    if (tpt_pace_watch(dev, g->nodes[g->nnodes - 1].plan)) {
+        *out_why = TPT_CUT_OVERLAP;
+        return true;
+    }
+    if (ends && !tpt_pace_leads(dev)) {
         *out_why = TPT_CUT_LOOP;
         return true;
     }
@@ -90,6 +95,7 @@ void tpt_fuse_clear(tpt_dev_t *dev) {
     tpt_free(dev->loop.plans);
     tpt_free(dev->loop.owned);
     memset(&dev->loop, 0, sizeof dev->loop);
+    tpt_pace_clear(dev);
     tpt_map_free(&dev->seen);
 }
 
@@ -221,7 +227,9 @@ tpt_status_t *tpt_graph_run(tpt_dev_t *dev, tpt_cut_reason_t why) {
         tpt_explain_note(&note);
     }
     if (status) tpt_log(TPT_LOG_INFO, "a program of %zu ops failed: %s", g->nnodes, tpt_status_message(status));
-    if (why != TPT_CUT_LOOP) { /* a loop is looked for from here on */
+    if (note.way != TPT_CUT_HIT && note.way != TPT_CUT_DROPPED) tpt_pace_unclean(dev);
+    if (why != TPT_CUT_LOOP && why != TPT_CUT_OVERLAP) { /* a loop is looked for from here on */
+        tpt_pace_end(dev);
         dev->loop.period = dev->loop.matched = dev->loop.next_cut = 0;
         dev->loop.start = dev->loop.count;
     }

@@ -305,6 +305,36 @@ typedef struct tpt_loop {
     uint64_t next_cut; /* count at which the next body ends; 0: no loop */
 } tpt_loop_t;
 
+/* Stretches of ops between host reads, and where within them fused mode cuts (pace.c). */
+#define TPT_PACE_NODES 1024
+#define TPT_PACE_STRETCHES 4
+#define TPT_PACE_SETS 5
+#define TPT_PACE_CUTS 16
+#define TPT_PACE_SAMPLES 25
+typedef struct tpt_pace_set { /* places to cut, in nodes from the stretch's start */
+    uint32_t n, at[TPT_PACE_CUTS];
+} tpt_pace_set_t;
+typedef struct tpt_stretch {
+    uint64_t *plans; /* ids, n of them */
+    uint32_t n, read_at; /* read_at: nodes up to the one whose result was read; 0: not known */
+    int follower;        /* the stretch that came after it last; -1: none that is known */
+    int repeats;
+    int64_t since; /* ns: its first repeat */
+    int nsets, best, trial, round; /* trial: the set that is being timed; -1: all were */
+    tpt_pace_set_t sets[TPT_PACE_SETS];
+    int settled, waited, nsamples[TPT_PACE_SETS];
+    int64_t samples[TPT_PACE_SETS][TPT_PACE_SAMPLES]; /* ns */
+} tpt_stretch_t;
+typedef struct tpt_pace {
+    tpt_stretch_t known[TPT_PACE_STRETCHES];
+    uint64_t *plans; /* of the stretch being recorded */
+    uint32_t *owned; /* storages that owned values of the open graph just after each node */
+    uint32_t n, read_at, next_cut;
+    int expected, last;  /* the stretch that this one seems to be, and the one before; -1: none */
+    bool too_long, cut_once, clean; /* clean: all its cuts ran programs that were there */
+    int64_t ended; /* ns: the stretch before */
+} tpt_pace_t;
+
 #define TPT_UNFINISHED 64
 typedef struct tpt_failed {
     uint64_t number;
@@ -316,6 +346,7 @@ typedef struct tpt_dev {
     int index;
     tpt_graph_t graph, single; /* the open one; one node of it (replay.c) */
     tpt_loop_t loop;
+    tpt_pace_t pace;
     tpt_map_t seen;     /* keys of graphs that were cut once and not compiled */
     int64_t most_held;  /* bytes of results that fused mode holds back; 0 until it first asks */
     tpt_storage_t *storages; /* living ones */
@@ -368,6 +399,14 @@ void tpt_roll_back(tpt_graph_t *graph, const tpt_cut_t *cut, const tpt_status_t 
 TPT_MUST_USE tpt_status_t *tpt_replay(tpt_dev_t *dev, const tpt_cut_t *cut);
 /* fuse.c */
 TPT_MUST_USE tpt_status_t *tpt_graph_run(tpt_dev_t *dev, tpt_cut_reason_t why); /* runs and empties the open graph */
+/* After each recorded node: is this a place to cut, so that what was recorded runs while more is? */
+bool tpt_pace_watch(tpt_dev_t *dev, const tpt_plan_t *plan);
+bool tpt_pace_leads(const tpt_dev_t *dev); /* does it cut within this stretch? */
+bool tpt_pace_cuts(const tpt_dev_t *dev);  /* has it done so, and is more recorded: a host read ends the stretch, whatever it reads */
+void tpt_pace_read(tpt_dev_t *dev, int32_t node); /* the open graph's node whose result the host wants; -1: of none */
+void tpt_pace_unclean(tpt_dev_t *dev);     /* a cut had to compile, or ran op by op */
+void tpt_pace_end(tpt_dev_t *dev);         /* the stretch ends */
+void tpt_pace_clear(tpt_dev_t *dev);
 bool tpt_fuse_watch(tpt_dev_t *dev, tpt_cut_reason_t *out_why); /* after each recorded node: is this the place to cut? */
 void tpt_fuse_clear(tpt_dev_t *dev);
 /* explain.c */

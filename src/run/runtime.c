@@ -119,7 +119,9 @@ tpt_client_t *tpt_runtime_client(void) { return atomic_load_explicit(&the_client
 static tpt_status_t *await_dropped(tpt_dev_t *dev) {
     tpt_status_t *status = NULL;
     for (size_t i = 0; i < dev->nunfinished; i++) {
-        status = tpt_status_join(status, tpt_buffer_await(dev->unfinished[i]));
+        tpt_status_t *failed = tpt_buffer_await(dev->unfinished[i]);
+        if (tpt_buffer_is_broken(dev->unfinished[i])) tpt_status_free(failed); /* told to those who wanted what hung on it */
+        else status = tpt_status_join(status, failed);
         tpt_buffer_release(dev->unfinished[i]);
     }
     dev->nunfinished = 0;

@@ -36,7 +36,8 @@ tpt_status_t *tpt_storage_make(tpt_dev_t *dev, const tpt_type_t *type, tpt_stora
 
 /* Lets go of a value nobody can see any more. Large ones may still be computed: synchronize has to wait for that. */
 static void let_go(tpt_dev_t *dev, tpt_buffer_t *buffer) {
-    if (!buffer || tpt_buffer_nbytes(buffer) < 4096 || tpt_buffer_refs(buffer) > 1 || tpt_buffer_is_ready(buffer)) {
+    const bool shared = buffer && tpt_buffer_refs(buffer) > 1 && tpt_buffer_is_made(buffer);
+    if (!buffer || tpt_buffer_nbytes(buffer) < 4096 || shared || tpt_buffer_is_ready(buffer)) {
         tpt_buffer_release(buffer);
         return;
     }
@@ -107,7 +108,8 @@ static tpt_status_t *make_zeros(tpt_dev_t *dev, tpt_storage_t *s) {
 }
 
 tpt_status_t *tpt_storage_settle(tpt_dev_t *dev, tpt_storage_t *s) {
-    if (s->pending) TPT_TRY(tpt_graph_run(dev, TPT_CUT_HOST_READ));
+    if (s->pending) tpt_pace_read(dev, dev->graph.values[s->value].node);
+    if (s->pending || tpt_pace_cuts(dev)) TPT_TRY(tpt_graph_run(dev, TPT_CUT_HOST_READ));
     if (s->error) return tpt_status_copy(s->error);
     if (!s->buffer) {
         tpt_graph_forget(&dev->graph, s);

@@ -291,3 +291,21 @@ def test_names_of_torch_cuda_that_scripts_use():
         assert torch.tpu.current_stream() == side
     with torch.tpu.stream(None):
         assert torch.tpu.current_stream() == torch.tpu.default_stream()
+
+
+def test_synchronize_waits_for_dropped_results_of_a_new_program() -> None:
+    """The program is still being compiled when its results are dropped; afterwards nothing may be left to do: the processors idle."""
+    code = """
+        import time, torch
+        x, y = torch.rand(2048, 384, device="tpu"), torch.rand(384, 384, device="tpu")
+        torch.tpu.synchronize()
+        start = time.process_time()
+        for _ in range(20):
+            x @ y
+        torch.tpu.synchronize()
+        done = time.process_time()
+        time.sleep(0.5)
+        assert time.process_time() - done < (done - start) / 4, (start, done, time.process_time())
+    """
+    environment = {**os.environ, "TORCH_TPU_CACHE": "0"}
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True, env=environment, timeout=120)

@@ -1,0 +1,233 @@
+/* pace.c - where fused mode cuts within a stretch that repeats, so that recording and running overlap. The device lock is held in
+ * all functions here.
+ *
+ * A stretch is what is recorded from one host read to the next: a training step, say, whose loss is read. As one program it
+ * starts to run when all of it is recorded, and the read waits for all of it; cut behind the loss, the backward pass runs while
+ * the next step is recorded. Whether that pays is a matter of measurement: a stretch that keeps coming back is timed whole, then
+ * with each of a few sets of places to cut, and keeps the fastest. */
+#include <string.h>
+
+#include "run_internal.h"
+
+#define NODES_LEAST 16
+#define PIECE_LEAST 4                 /* nodes before, between and behind cuts */
+#define LOOP_LEAST 32                 /* nodes of an inner loop's bodies that are cut off together */
+#define REPEATS_LEAST 32              /* before it is timed, and */
+#define TIME_LEAST INT64_C(300000000) /* ns that it keeps coming back: what ends sooner never pays for other programs */
+#define SLOWEST INT64_C(20000000)     /* ns a stretch: of longer ones, recording is a small part */
+#define ROUNDS 5                      /* of all sets in turn */
+#define TURN 5                        /* stretches that are timed in each, */
+#define SETTLING 2                    /* after so many that are not */
+#define PATIENCE 400                  /* stretches that a turn may take */
+#define GAIN 0.96                     /* of the time of the whole: what is cut must be faster than that */
+
+bool tpt_pace_cuts(const tpt_dev_t *dev) { return dev->pace.cut_once && dev->graph.nnodes > 0; }
+
+void tpt_pace_clear(tpt_dev_t *dev) {
+    tpt_pace_t *p = &dev->pace;
+    for (int i = 0; i < TPT_PACE_STRETCHES; i++) tpt_free(p->known[i].plans);
+    tpt_free(p->plans);
+    memset(p, 0, sizeof *p);
+}
+
+static bool room(tpt_pace_t *p) {
+    if (p->plans) return true;
+    p->plans = tpt_malloc(TPT_PACE_NODES * (sizeof *p->plans + sizeof *p->owned));
+    p->owned = p->plans ? (uint32_t *)(void *)(p->plans + TPT_PACE_NODES) : NULL;
+    p->expected = p->last = -1;
+    return p->plans != NULL;
+}
+
+static const tpt_pace_set_t *current_set(const tpt_stretch_t *s) { return s->trial > 0 ? &s->sets[s->trial] : &s->sets[s->best]; }
+
+bool tpt_pace_watch(tpt_dev_t *dev, const tpt_plan_t *plan) {
+    tpt_pace_t *p = &dev->pace;
+    if (!room(p)) return false;
+    if (p->n == TPT_PACE_NODES) {
+        p->too_long = true;
+        p->expected = -1;
+        return false;
+    }
+    p->plans[p->n] = plan->id;
+    p->owned[p->n++] = (uint32_t)dev->graph.nowned;
+    if (p->expected < 0) return false;
+    const tpt_stretch_t *s = &p->known[p->expected];
+    if (p->n > s->n || s->plans[p->n - 1] != plan->id) {
+        p->expected = -1;
+        return false;
+    }
+    const tpt_pace_set_t *set = current_set(s);
+    while (p->next_cut < set->n && set->at[p->next_cut] < p->n) p->next_cut++;
+    if (p->next_cut == set->n || set->at[p->next_cut] != p->n) return false;
+    p->cut_once = true;
+    return true;
+}
+
+bool tpt_pace_leads(const tpt_dev_t *dev) {
+    return dev->pace.expected >= 0 && current_set(&dev->pace.known[dev->pace.expected])->n > 0;
+}
+
+void tpt_pace_read(tpt_dev_t *dev, int32_t node) {
+    if (node >= 0) dev->pace.read_at = dev->pace.n - (uint32_t)dev->graph.nnodes + (uint32_t)node + 1;
+}
+
+/* ---- places to cut ------------------------------------------------------------------------------------------------- */
+
+/* Of [from, to] the place where the fewest values are alive: what crosses a cut has to leave the program. */
+static uint32_t best_place(const uint32_t *owned, uint32_t from, uint32_t to) {
+    uint32_t best = to;
+    for (uint32_t i = to; i >= from; i--)
+        if (owned[i - 1] < owned[best - 1]) best = i;
+    return best;
+}
+
+static void add_place(const tpt_stretch_t *s, tpt_pace_set_t *set, uint32_t place) {
+    const uint32_t before = set->n > 0 ? set->at[set->n - 1] : 0;
+    if (set->n < TPT_PACE_CUTS && place >= before + PIECE_LEAST && place + PIECE_LEAST <= s->n) set->at[set->n++] = place;
+}
+
+static bool same_set(const tpt_pace_set_t *a, const tpt_pace_set_t *b) { return a->n == b->n && !memcmp(a->at, b->at, a->n * sizeof *a->at); }
+
+static void add_set(tpt_stretch_t *s, const tpt_pace_set_t *set) {
+    if (set->n == 0 || s->nsets == TPT_PACE_SETS) return;
+    for (int i = 0; i < s->nsets; i++)
+        if (same_set(&s->sets[i], set)) return;
+    s->sets[s->nsets++] = *set;
+}
+
+/* The length of the bodies that most of the stretch repeats; 0: it holds no loop. */
+static uint32_t inner_period(const tpt_stretch_t *s) {
+    for (uint32_t period = PIECE_LEAST; period <= s->n / 2; period++) {
+        uint32_t equal = 0;
+        for (uint32_t i = period; i < s->n; i++) equal += s->plans[i] == s->plans[i - period];
+        if ((double)equal >= 0.95 * (double)(s->n - period)) return period;
+    }
+    return 0;
+}
+
+static void choose_sets(tpt_stretch_t *s, const uint32_t *owned) {
+    s->nsets = 1; /* the first: no cuts */
+    tpt_pace_set_t set = {0};
+    const uint32_t period = inner_period(s);
+    if (period > 0) {
+        uint32_t unit = (LOOP_LEAST + period - 1) / period * period;
+        while (s->n / unit > TPT_PACE_CUTS) unit += period;
+        for (uint32_t at = best_place(owned, period, 2 * period - 1); at < s->n; at += unit) add_place(s, &set, at);
+        add_set(s, &set);
+    }
+    const uint32_t rest = s->n - s->read_at;
+    set = (tpt_pace_set_t){0};
+    if (s->read_at > 0) {
+        add_place(s, &set, s->read_at);
+        add_set(s, &set);
+        add_place(s, &set, best_place(owned, s->read_at + rest / 3 + 1, s->read_at + 2 * rest / 3 + 1));
+        add_set(s, &set);
+    }
+    set = (tpt_pace_set_t){0};
+    add_place(s, &set, best_place(owned, s->n / 3 + 1, 2 * s->n / 3));
+    add_set(s, &set);
+}
+
+/* ---- trials -------------------------------------------------------------------------------------------------------- */
+
+static int64_t median(int64_t *samples, int n) {
+    if (n == 0) return INT64_MAX;
+    for (int i = 1; i < n; i++)
+        for (int k = i; k > 0 && samples[k] < samples[k - 1]; k--) {
+            const int64_t t = samples[k];
+            samples[k] = samples[k - 1];
+            samples[k - 1] = t;
+        }
+    return samples[n / 2];
+}
+
+/* All sets have been timed, or one whose programs never came has not. */
+static void decide(tpt_stretch_t *s) {
+    int64_t whole = median(s->samples[0], s->nsamples[0]), best = whole;
+    for (int i = 1; i < s->nsets && s->nsamples[0] > 0; i++) {
+        const int64_t time = s->nsamples[i] > 0 ? median(s->samples[i], s->nsamples[i]) : INT64_MAX;
+        if (time >= best || (double)time >= GAIN * (double)whole) continue;
+        best = time;
+        s->best = i;
+    }
+    s->trial = -1;
+    tpt_log(TPT_LOG_INFO, "a stretch of %u ops takes %lld us, %lld as one program: %u cuts within", s->n, (long long)(best / 1000),
+            (long long)(whole / 1000), s->sets[s->best].n);
+}
+
+/* The sets take turns, a few stretches each, so that what slows the machine slows all of them. In the first round programs are
+ * made; it does not count. */
+static void trial_sample(tpt_stretch_t *s, int64_t time, bool clean) {
+    const int i = s->trial;
+    if (!clean) s->settled = 0;
+    else if (++s->settled > SETTLING && s->round > 0 && s->nsamples[i] < TPT_PACE_SAMPLES) s->samples[i][s->nsamples[i]++] = time;
+    if (s->settled < SETTLING + TURN && ++s->waited < PATIENCE) return;
+    s->settled = s->waited = 0;
+    if (++s->trial < s->nsets) return;
+    s->trial = 0;
+    if (++s->round > ROUNDS) decide(s);
+}
+
+static void repeated(tpt_pace_t *p, tpt_stretch_t *s, int64_t now) {
+    const int64_t time = now - p->ended;
+    if (s->repeats++ == 0) s->since = now;
+    if (s->trial < 0) return;
+    if (s->nsets == 0) {
+        if (s->repeats < REPEATS_LEAST || now - s->since < TIME_LEAST || s->n < NODES_LEAST) return;
+        if ((now - s->since) / s->repeats > SLOWEST) s->trial = -1;
+        else choose_sets(s, p->owned);
+        return;
+    }
+    trial_sample(s, time, p->clean);
+}
+
+/* ---- stretches ----------------------------------------------------------------------------------------------------- */
+
+static int find(const tpt_pace_t *p) {
+    for (int i = 0; i < TPT_PACE_STRETCHES; i++)
+        if (p->known[i].n == p->n && !memcmp(p->known[i].plans, p->plans, p->n * sizeof *p->plans)) return i;
+    return -1;
+}
+
+/* In the place of the one that has repeated least. */
+static int learn(tpt_pace_t *p) {
+    int place = 0;
+    for (int i = 1; i < TPT_PACE_STRETCHES; i++)
+        if (p->known[i].repeats < p->known[place].repeats) place = i;
+    for (int i = 0; i < TPT_PACE_STRETCHES; i++) {
+        p->known[i].repeats /= 2; /* what is used no more gives way some time */
+        if (p->known[i].follower == place) p->known[i].follower = -1;
+    }
+    tpt_stretch_t *s = &p->known[place];
+    tpt_free(s->plans);
+    memset(s, 0, sizeof *s);
+    s->follower = -1;
+    s->plans = tpt_malloc(p->n * sizeof *s->plans);
+    if (!s->plans) return -1;
+    memcpy(s->plans, p->plans, p->n * sizeof *s->plans);
+    s->n = p->n;
+    return place;
+}
+
+void tpt_pace_end(tpt_dev_t *dev) {
+    tpt_pace_t *p = &dev->pace;
+    if (p->n == 0) return;
+    const int64_t now = tpt_now_ns();
+    int which = p->too_long ? -1 : p->expected >= 0 && p->known[p->expected].n == p->n ? p->expected : find(p);
+    if (which >= 0) {
+        tpt_stretch_t *s = &p->known[which];
+        if (p->read_at > 0 && s->read_at == 0) s->read_at = p->read_at;
+        repeated(p, s, now);
+    } else if (!p->too_long) {
+        which = learn(p);
+    }
+    if (p->last >= 0) p->known[p->last].follower = which;
+    p->last = which;
+    p->expected = which >= 0 ? p->known[which].follower : -1;
+    p->n = p->read_at = p->next_cut = 0;
+    p->too_long = p->cut_once = false;
+    p->clean = true;
+    p->ended = now;
+}
+
+void tpt_pace_unclean(tpt_dev_t *dev) { dev->pace.clean = false; }
