@@ -1,5 +1,6 @@
-/* crew.c - jobs stand in slots for all to see. A caller's job lives on its stack: it takes it out of its slot and then waits for
- * the last of those who looked at it. */
+/* crew.c - jobs stand in slots for all to see. A caller's job lives on its stack: it takes it out of its slot and then waits
+ * for the last of those who looked at it. Until then the slot is nobody else's: those who look at another job may be busy for
+ * long, or be waiting for this one themselves. */
 #include "base/crew.h"
 
 #include <pthread.h>
@@ -19,8 +20,10 @@ typedef struct active {
     atomic_int_fast64_t next, done; /* pieces handed out and finished */
 } active_t;
 
+static active_t over; /* stands for a job that is done, whose slot is not free yet */
+
 static struct {
-    _Atomic(active_t *) job;
+    _Atomic(active_t *) job; /* NULL: it is free */
     atomic_int readers;
 } slots[SLOTS];
 
@@ -47,13 +50,15 @@ static bool work_on(active_t *a) {
     }
 }
 
+static bool stands(const active_t *a) { return a != NULL && a != &over; }
+
 bool tpt_crew_help(void) {
     bool any = false;
     for (int i = 0; i < SLOTS; i++) {
-        if (atomic_load_explicit(&slots[i].job, memory_order_relaxed) == NULL) continue;
+        if (!stands(atomic_load_explicit(&slots[i].job, memory_order_relaxed))) continue;
         atomic_fetch_add(&slots[i].readers, 1);
         active_t *a = atomic_load(&slots[i].job);
-        if (a != NULL) any = work_on(a) || any;
+        if (stands(a)) any = work_on(a) || any;
         atomic_fetch_sub(&slots[i].readers, 1);
     }
     return any;
@@ -61,7 +66,7 @@ bool tpt_crew_help(void) {
 
 static bool any_job(void) {
     for (int i = 0; i < SLOTS; i++)
-        if (atomic_load(&slots[i].job) != NULL) return true;
+        if (stands(atomic_load(&slots[i].job))) return true;
     return false;
 }
 
@@ -124,8 +129,9 @@ void tpt_crew_run(const tpt_crew_job_t *job) {
     (void)work_on(&a);
     if (slot == SLOTS) return;
     while (atomic_load(&a.done) < job->pieces) tpt_cores_pause();
-    atomic_store(&slots[slot].job, NULL);
+    atomic_store(&slots[slot].job, &over);
     while (atomic_load(&slots[slot].readers) > 0) tpt_cores_pause();
+    atomic_store(&slots[slot].job, NULL);
 }
 
 void tpt_crew_end(void) {

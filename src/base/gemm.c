@@ -6,6 +6,7 @@
 
 #define PIECE_LEAST (1 << 20) /* multiplications that are worth a thread's attention */
 #define PIECES_A_THREAD 2
+#define PRODUCTS_MOST (INT64_C(1) << 48) /* more would take years */
 #define PART_MULTIPLE 16 /* rows or columns: whole vectors */
 
 static tpt_blas_t the_blas;
@@ -48,8 +49,10 @@ static bool reaches_added(const tpt_gemm_t *g, const int64_t *numels) {
 
 static bool fits(const tpt_gemm_t *g, const int64_t *numels) {
     if (!small(g->m) || !small(g->n) || !small(g->k) || g->nloops < 0 || g->nloops > TPT_GEMM_LOOPS) return false;
+    int64_t products = 1;
     for (int64_t i = 0; i < g->nloops; i++)
-        if (!small(g->loops[i].size)) return false;
+        if (!small(g->loops[i].size) || __builtin_mul_overflow(products, g->loops[i].size, &products)) return false;
+    if (products > PRODUCTS_MOST) return false;
     const bool ta = g->a_turned != 0, tb = g->b_turned != 0;
     return reaches(g, g->a_at, ta ? g->k : g->m, ta ? g->m : g->k, g->lda, 0, numels[TPT_GEMM_A]) &&
            reaches(g, g->b_at, tb ? g->n : g->k, tb ? g->k : g->n, g->ldb, 1, numels[TPT_GEMM_B]) &&

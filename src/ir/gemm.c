@@ -160,10 +160,11 @@ static bool add_loop(tpt_gemm_t *g, int64_t size, int64_t a, int64_t b, int64_t 
     return true;
 }
 
-/* An operand of `rows` by `columns`, with these strides; false: along neither is it dense. */
+/* An operand of `rows` by `columns`, with these strides; false: along neither is it dense, or BLAS cannot count so far. */
 static bool place(int64_t rows, int64_t columns, int64_t row, int64_t column, int64_t *out_turned, int64_t *out_ld) {
     *out_turned = column != 1 && columns > 1;
     *out_ld = *out_turned ? column : row;
+    if (rows > INT32_MAX || columns > INT32_MAX || *out_ld > INT32_MAX) return false;
     return *out_turned ? row == 1 && column >= rows : row >= columns;
 }
 
@@ -189,7 +190,8 @@ static bool fill(tpt_gemm_t *g, const window_t *x, const window_t *y, const tpt_
         if (!add_loop(g, rows.runs[i].size, rows.runs[i].one, 0, rows.runs[i].other)) return false;
     for (int i = 0; i + 1 < columns.n; i++)
         if (!add_loop(g, columns.runs[i].size, 0, columns.runs[i].one, columns.runs[i].other)) return false;
-    return n.other == 1 && place(g->m, g->k, m.one, k.one, &g->a_turned, &g->lda) && place(g->k, g->n, k.other, n.one, &g->b_turned, &g->ldb);
+    return n.other == 1 && g->ldc <= INT32_MAX && place(g->m, g->k, m.one, k.one, &g->a_turned, &g->lda) &&
+           place(g->k, g->n, k.other, n.one, &g->b_turned, &g->ldb);
 }
 
 static bool worth(const tpt_ir_t *ir, tpt_val_t x, tpt_val_t y, const tpt_ir_dot_t *d) {
