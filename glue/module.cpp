@@ -97,6 +97,11 @@ PyObject *open_runtime(PyObject *, PyObject *) {
 }
 
 PyObject *is_open(PyObject *, PyObject *) { return truth(tpt_runtime_is_open()); }
+
+PyObject *empty_cache(PyObject *, PyObject *) {
+  tpt_runtime_empty_cache();
+  Py_RETURN_NONE;
+}
 PyObject *py_is_forked(PyObject *, PyObject *) { return truth(is_forked()); }
 PyObject *py_current_device(PyObject *, PyObject *) { return number(current_device()); }
 
@@ -312,6 +317,7 @@ PyMethodDef methods[] = {
     {"device_count", py_device_count, METH_NOARGS, "Number of devices; 0 when no plugin can be opened."},
     {"open", open_runtime, METH_NOARGS, "Opens the plugin, or raises."},
     {"is_open", is_open, METH_NOARGS, "Has the plugin been opened?"},
+    {"empty_cache", empty_cache, METH_NOARGS, "Gives kept memory back to the system."},
     {"is_forked", py_is_forked, METH_NOARGS, "Is this a child, forked after the plugin was opened?"},
     {"current_device", py_current_device, METH_NOARGS, "Index of this thread's current device."},
     {"set_device", py_set_device, METH_O, "Selects this thread's current device."},

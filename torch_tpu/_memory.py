@@ -73,7 +73,8 @@ def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
 
 
 def empty_cache() -> None:
-    """Nothing is kept in reserve, so there is nothing to give back."""
+    """Gives memory that is kept for tensors to come back to the system: on CPU plugins, whose buffers come from the C heap."""
+    _C.empty_cache()
 
 
 def ipc_collect() -> None:

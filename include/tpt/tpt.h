@@ -118,6 +118,7 @@ TPT_API bool tpt_runtime_is_open(void);
 /* The process ends: what is being compiled or started is waited for, what has not begun never will. To be called before the C
  * library's exit handlers, in which a plugin takes itself apart. */
 TPT_API void tpt_runtime_end(void);
+TPT_API void tpt_runtime_empty_cache(void); /* gives memory that is kept for buffers to come back to the system, on CPU plugins */
 TPT_API void tpt_runtime_close(void); /* for tests: drops all caches and the client; no storage may be alive */
 
 /* Number of devices of the client, opening it if need be. */

@@ -294,7 +294,7 @@ def test_names_of_torch_cuda_that_scripts_use():
 
 
 def test_synchronize_waits_for_dropped_results_of_a_new_program() -> None:
-    """The program is still being compiled when its results are dropped; afterwards nothing may be left to do: the processors idle."""
+    """The program is still being compiled when its results are dropped; afterwards nothing may be left to do."""
     code = """
         import time, torch
         x, y = torch.rand(2048, 384, device="tpu"), torch.rand(384, 384, device="tpu")
