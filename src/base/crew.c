@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/cores.h"
+#include "base/env.h"
 #include "base/thread.h"
 
 #define SLOTS 8
@@ -33,9 +34,18 @@ static pthread_t members[MEMBERS_MOST];
 static atomic_int nmembers, sleepers;
 static atomic_bool ending;
 
+static pthread_once_t asked = PTHREAD_ONCE_INIT;
+static int most; /* threads that the user grants XLA's own pool, and so this one */
+
+static void ask(void) {
+    const int64_t wanted = tpt_env_int(TPT_ENV_NPROC, 0, INT32_MAX);
+    most = wanted > 0 && wanted <= MEMBERS_MOST ? (int)wanted : MEMBERS_MOST + 1;
+}
+
 int tpt_crew_size(void) {
     const int cores = tpt_cores_count();
-    return cores > MEMBERS_MOST + 1 ? MEMBERS_MOST + 1 : cores;
+    (void)pthread_once(&asked, ask);
+    return cores > most ? most : cores;
 }
 
 static bool work_on(active_t *a) {

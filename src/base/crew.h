@@ -12,7 +12,7 @@ typedef struct tpt_crew_job {
     int64_t pieces, at_once; /* at_once: handed out together */
 } tpt_crew_job_t;
 
-/* Threads that may work at once, the caller included: processors, 16 at most. */
+/* Threads that may work at once, the caller included: processors, 16 at most, or fewer where NPROC says so, which XLA obeys too. */
 int tpt_crew_size(void);
 /* Returns when all pieces are done, this thread having worked too. From any thread; members start with the first job of several
  * pieces. Where no thread can be had, the caller does all. */

@@ -13,6 +13,7 @@
     X(TPU_LIBRARY, "TPU_LIBRARY_PATH", "", "path of a PJRT plugin, used when TORCH_TPU_PJRT_PLUGIN is not set")            \
     X(DEFAULT_PLUGIN, "TORCH_TPU_DEFAULT_PLUGIN", "", "set by the Python package: path of the embedded CPU plugin")        \
     X(NUM_DEVICES, "TORCH_TPU_NUM_DEVICES", "1", "devices to ask a CPU plugin for")                                        \
+    X(NPROC, "NPROC", "", "threads that a CPU plugin computes with, a name of XLA's; default: one a core")                  \
     X(CPU_FALLBACK, "TORCH_TPU_CPU_FALLBACK", "0", "1: ops that the device lacks run on the host, warned once an op")      \
     X(HOST_ROUTINES, "TORCH_TPU_HOST_ROUTINES", "1", "0: ops that have a device program run it on CPU plugins too")        \
     X(INDEX_CHECKS, "TORCH_TPU_INDEX_CHECKS", "1", "0: no out-of-range check of user-given indices")                       \
