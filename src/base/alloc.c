@@ -1,11 +1,9 @@
 /* alloc.c - libc's allocator; test builds (TPT_FAULT_INJECTION) can make the Nth allocation fail. */
 #include "base/alloc.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #ifdef __GLIBC__
 #include <malloc.h>
-#include <unistd.h>
 #endif
 
 #ifdef TPT_FAULT_INJECTION
@@ -46,15 +44,14 @@ void *tpt_realloc(void *ptr, size_t bytes) { return fault_hit() ? NULL : realloc
 void tpt_free(void *ptr) { free(ptr); }
 
 #ifdef __GLIBC__
+#define HEAP_LARGEST (32 << 20) /* glibc takes no higher threshold */
+
 void tpt_heap_keep(long bytes) {
     static const char *const own[] = {"GLIBC_TUNABLES", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_"};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (getenv(own[i])) return;
-    const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-    if (pages > 0 && page > 0 && bytes / page > pages / 8) bytes = pages / 8 * page;
-    (void)mallopt(M_ARENA_MAX, 1);
-    (void)mallopt(M_MMAP_MAX, 0);
-    (void)mallopt(M_TRIM_THRESHOLD, bytes < INT_MAX ? (int)bytes : INT_MAX);
+    (void)mallopt(M_MMAP_THRESHOLD, HEAP_LARGEST);
+    (void)mallopt(M_TRIM_THRESHOLD, (int)bytes);
 }
 
 void tpt_heap_trim(void) { (void)malloc_trim(0); }

@@ -8,10 +8,9 @@ void *tpt_malloc(size_t bytes);
 void *tpt_calloc(size_t count, size_t size);
 void *tpt_realloc(void *ptr, size_t bytes);
 void tpt_free(void *ptr);
-/* From now on there is one C heap for all new threads; it keeps up to that many freed bytes, an eighth of the machine's memory at
- * most, and takes blocks of any size from there. Without that each buffer of a few hundred kilobytes that a processor's plugin takes
- * from malloc is new pages from the system, which costs as much as filling it twice: a tenth of a large model's fused step. To be
- * called before such threads start. What the user has set by the C library's own variables stays. No effect but with glibc. */
+/* The C heap keeps up to that many freed bytes, and takes blocks up to 32 MB from there. Without that each buffer of a few hundred
+ * kilobytes that a processor's plugin takes from malloc is new pages from the system, which costs as much as filling it twice.
+ * What the user has set by the C library's own variables stays. No effect elsewhere than with glibc. */
 void tpt_heap_keep(long bytes);
 void tpt_heap_trim(void); /* gives back what is kept */
 /* Fails the `nth` allocation from now (1 = the next); 0 turns it off. Returns the number of allocations since the last call. */

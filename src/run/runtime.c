@@ -73,9 +73,6 @@ static tpt_status_t *open_client(void) {
     int64_t wanted = plugin_devices;
     if (wanted <= 0) TPT_TRY(tpt_env_whole(TPT_ENV_NUM_DEVICES, 1, TPT_MAX_DEVICES, &wanted));
     options.num_devices = (int)wanted;
-    /* Before the plugin starts its threads. What platform it is for is not known yet; a TPU's buffers are not on the heap. */
-    const int64_t keep = strstr(path, "libtpu") == NULL ? tpt_env_int(TPT_ENV_HEAP_KEEP, 0, INT32_MAX) : 0;
-    if (keep > 0) tpt_heap_keep((long)keep);
     tpt_client_t *client;
     TPT_TRY_MSG(tpt_client_open(path, &options, &client), "opening device tpu");
     int count = tpt_client_device_count(client);
@@ -86,6 +83,8 @@ static tpt_status_t *open_client(void) {
     bool tpu = strcmp(tpt_client_platform(client), "tpu") == 0;
     atomic_store(&usual_precision, tpu ? TPT_PRECISION_DEFAULT : TPT_PRECISION_HIGHEST);
     atomic_store(&on_processor, tpt_client_host_code(client));
+    const int64_t keep = tpt_client_host_code(client) ? tpt_env_int(TPT_ENV_HEAP_KEEP, 0, INT32_MAX) : 0;
+    if (keep > 0) tpt_heap_keep((long)keep);
     atomic_store(&the_client, client);
     return NULL;
 }
