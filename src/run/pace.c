@@ -120,7 +120,7 @@ static void choose_sets(tpt_stretch_t *s, const uint32_t *owned) {
     if (s->read_at > 0) {
         add_place(s, &set, s->read_at);
         add_set(s, &set);
-        add_place(s, &set, best_place(owned, s->read_at + rest / 3 + 1, s->read_at + 2 * rest / 3 + 1));
+        if (rest >= 2 * PIECE_LEAST) add_place(s, &set, best_place(owned, s->read_at + rest / 3 + 1, s->read_at + 2 * rest / 3 + 1));
         add_set(s, &set);
     }
     set = (tpt_pace_set_t){0};
