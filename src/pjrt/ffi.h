@@ -39,13 +39,6 @@ typedef struct ffi_error_create_args {
     const char *message;
     int code;
 } ffi_error_create_args_t;
-typedef struct ffi_schedule_args {
-    size_t struct_size;
-    ffi_extension_t *extensions;
-    void *context;
-    void (*task)(void *data);
-    void *data;
-} ffi_schedule_args_t;
 
 /* The interface's own table, up to what is used here; `struct_size` says how much of it is there. */
 typedef struct ffi_api {
@@ -54,8 +47,6 @@ typedef struct ffi_api {
     ffi_version_t version;
     void *internal;
     ffi_error_t *(*error_create)(ffi_error_create_args_t *args);
-    void *error_message, *error_destroy, *handler_register, *stream, *type_register, *context_get, *state_set, *state_get, *allocate, *free;
-    ffi_error_t *(*schedule)(ffi_schedule_args_t *args);
 } ffi_api_t;
 
 typedef struct ffi_buffer {
