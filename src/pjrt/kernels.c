@@ -1,6 +1,6 @@
 /* kernels.c - C routines that programs call on CPU plugins, by XLA's foreign function interface: tpt_permute, a transposition;
- * tpt_gemm, products of matrices by the host's BLAS; tpt_formula, elementwise arithmetic that is not compiled. A call costs nothing that could be measured beside a fusion, and keeps
- * XLA from fusing across it. */
+ * tpt_gemm, products of matrices by the host's BLAS; tpt_formula, elementwise arithmetic that is not compiled. A call costs nothing
+ * that could be measured beside a fusion, and keeps XLA from fusing across it. */
 #include <string.h>
 
 #include "base/alloc.h"
