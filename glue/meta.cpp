@@ -1,5 +1,6 @@
 // meta.cpp - the types of a call's results, from PyTorch's own meta kernels. Runs on a plan miss only.
 #include <ATen/EmptyTensor.h>
+#include <ATen/Parallel.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/List.h>
 #include <ATen/record_function.h>
@@ -13,6 +14,12 @@
 #include <unordered_map>
 
 #include "convert.h"
+
+// Where PyTorch is built with OpenMP.
+extern "C" {
+__attribute__((weak)) int omp_get_max_threads(void);
+__attribute__((weak)) void omp_set_num_threads(int threads);
+}
 
 namespace tpt_glue {
 
@@ -102,6 +109,22 @@ struct Silence final : c10::WarningHandler {
   void process(const c10::Warning&) override {}
 };
 
+// cpu's kernels stay on this thread, which may be autograd's: a second team of OpenMP's threads would make those of the program's
+// own cpu tensors sleep between kernels, and each of these several times slower. The number is OpenMP's for this thread alone.
+class OneThread {
+ public:
+  OneThread() : before_(&omp_get_max_threads != nullptr ? (at::get_num_threads(), omp_get_max_threads()) : 0) { set(1); }
+  ~OneThread() { set(before_); }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  void set(int threads) const {
+    if (before_ > 0) omp_set_num_threads(threads);
+  }
+  int before_;
+};
+
 // Many of PyTorch's meta kernels are written in Python and word their errors in other ways than the kernels that users know.
 // So a refused call is asked of cpu too, on zeros of the same shapes: its exception, or nullptr if cpu does not mind.
 std::exception_ptr host_opinion(const Binding& binding, Args args) {
@@ -111,6 +134,7 @@ std::exception_ptr host_opinion(const Binding& binding, Args args) {
   if (bytes > kMostHostBytes) return nullptr;
   Silence silence;
   const c10::WarningUtils::WarningHandlerGuard quiet(&silence);
+  const OneThread alone;
   try {
     HostTwins twins;
     std::vector<c10::IValue> stack;

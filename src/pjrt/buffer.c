@@ -115,6 +115,7 @@ tpt_status_t *tpt_pjrt_buffer_wrap(tpt_client_t *client, PJRT_Buffer *handle, in
         return status != NULL ? status : tpt_status_oom(sizeof *buffer);
     }
     atomic_init(&buffer->refs, 1);
+    atomic_init(&buffer->given, false);
     atomic_init(&buffer->last_use, 0);
     buffer->device = device;
     buffer->nbytes = nbytes;
@@ -132,6 +133,7 @@ tpt_status_t *tpt_pjrt_buffer_promise(tpt_client_t *client, int device, int64_t 
     tpt_buffer_t *buffer = tpt_malloc(sizeof *buffer);
     if (buffer == NULL) return tpt_status_oom(sizeof *buffer);
     atomic_init(&buffer->refs, 1);
+    atomic_init(&buffer->given, false);
     atomic_init(&buffer->last_use, 0);
     buffer->device = device;
     buffer->nbytes = nbytes;
@@ -145,13 +147,35 @@ tpt_status_t *tpt_pjrt_buffer_promise(tpt_client_t *client, int device, int64_t 
     return NULL;
 }
 
+/* Destroying the handle of a buffer that was given away can wait until the program that took it has run. So it is put away, and
+ * that of long ago is destroyed in its place. */
+static void shell_put_away(tpt_client_t *client, int device, PJRT_Buffer *handle) {
+    tpt_pjrt_device_t *d = &client->devices[device];
+    const unsigned place = atomic_fetch_add_explicit(&d->nshells, 1, memory_order_relaxed) % TPT_PJRT_SHELLS;
+    PJRT_Buffer *eldest = atomic_exchange(&d->shells[place], handle);
+    if (eldest != NULL) handle_destroy(&client->api, eldest);
+}
+
+void tpt_pjrt_shells_destroy(tpt_client_t *client) {
+    for (int i = 0; i < client->ndevices; i++) {
+        for (int k = 0; k < TPT_PJRT_SHELLS; k++) {
+            PJRT_Buffer *handle = atomic_exchange(&client->devices[i].shells[k], NULL);
+            if (handle != NULL) handle_destroy(&client->api, handle);
+        }
+    }
+}
+
+void tpt_buffer_note_given(tpt_buffer_t *buffer) { atomic_store_explicit(&buffer->given, true, memory_order_relaxed); }
+
 void tpt_buffer_retain(tpt_buffer_t *buffer) { atomic_fetch_add_explicit(&buffer->refs, 1, memory_order_relaxed); }
 
 void tpt_buffer_release(tpt_buffer_t *buffer) {
     if (buffer == NULL || atomic_fetch_sub_explicit(&buffer->refs, 1, memory_order_acq_rel) != 1) return;
     tpt_client_t *client = buffer->client;
     PJRT_Buffer *handle = atomic_load_explicit(&buffer->handle, memory_order_relaxed);
-    if (handle != NULL) handle_destroy(&client->api, handle);
+    if (handle != NULL && client->donation_waits && atomic_load_explicit(&buffer->given, memory_order_relaxed))
+        shell_put_away(client, buffer->device, handle);
+    else if (handle != NULL) handle_destroy(&client->api, handle);
     else tpt_status_free(atomic_load(&buffer->broken));
     tpt_buffer_release(buffer->before);
     live_add(buffer->device, -buffer->nbytes);

@@ -78,6 +78,7 @@ static tpt_status_t *client_read_names(tpt_client_t *client) {
     for (char *c = client->platform; *c != '\0'; c++) *c = (char)tolower((unsigned char)*c);
     client->is_cpu = strcmp(client->platform, "cpu") == 0 || strcmp(client->platform, "host") == 0;
     client->has_kernels = client->is_cpu && tpt_pjrt_kernels_register(api);
+    client->donation_waits = client->is_cpu && api->pjrt_api_version.minor_version <= 81; /* 0.115's plugin does not */
     return client_text(version, version_size, &client->version);
 }
 
@@ -176,6 +177,7 @@ void tpt_pjrt_client_retain(tpt_client_t *client) { atomic_fetch_add_explicit(&c
 void tpt_pjrt_client_release(tpt_client_t *client) {
     if (atomic_fetch_sub_explicit(&client->refs, 1, memory_order_acq_rel) != 1) return;
     if (client->handle != NULL) {
+        tpt_pjrt_shells_destroy(client);
         PJRT_Client_Destroy_Args args = TPT_ARGS(PJRT_Client_Destroy_Args, .client = client->handle);
         tpt_status_free(tpt_pjrt_error(&client->api, client->api.PJRT_Client_Destroy(&args)));
     }
@@ -219,12 +221,7 @@ bool tpt_client_reduce_keeps_nan(const tpt_client_t *client) {
     return !client->is_cpu || minor <= 81;
 }
 
-/* XLA's CPU plugin of API 0.81 does; 0.115 doesn't. */
-bool tpt_client_donation_waits(const tpt_client_t *client) {
-    int major, minor;
-    tpt_client_api_version(client, &major, &minor);
-    return client->is_cpu && minor <= 81;
-}
+bool tpt_client_donation_waits(const tpt_client_t *client) { return client->donation_waits; }
 
 const char *tpt_client_path(const tpt_client_t *client) { return client->path; }
 

@@ -37,7 +37,7 @@ bool tpt_client_host_memory(const tpt_client_t *client); /* buffers are plain ho
 bool tpt_client_portable(tpt_client_t *client);
 /* false: max and min reductions of this plugin lose NaN whatever the compile options say, so programs must test for it. */
 bool tpt_client_reduce_keeps_nan(const tpt_client_t *client);
-bool tpt_client_donation_waits(const tpt_client_t *client); /* does taking over a buffer wait for what still makes or reads it? */
+bool tpt_client_donation_waits(const tpt_client_t *client); /* does taking over a buffer wait for what still reads it? */
 /* TPT_UNIMPLEMENTED when the plugin keeps no statistics (then the caller counts by itself). */
 TPT_MUST_USE tpt_status_t *tpt_client_memory(tpt_client_t *client, int device, tpt_memory_stats_t *out_stats);
 
@@ -48,7 +48,9 @@ TPT_MUST_USE tpt_status_t *tpt_buffer_from_host(tpt_client_t *client, int device
 void tpt_buffer_retain(tpt_buffer_t *buffer);
 void tpt_buffer_release(tpt_buffer_t *buffer); /* the last one destroys the PJRT buffer; NULL is fine */
 int tpt_buffer_refs(const tpt_buffer_t *buffer);
-/* When a program that may run for a while made or read it last, by the caller's clock; 0: never. */
+/* A program took its memory over: only the handle is left, which is destroyed when that need not wait for the program. */
+void tpt_buffer_note_given(tpt_buffer_t *buffer);
+/* When a program that may run for a while read it last, by the caller's clock; 0: never. */
 void tpt_buffer_note_use(tpt_buffer_t *buffer, uint64_t time);
 uint64_t tpt_buffer_last_use(const tpt_buffer_t *buffer);
 int64_t tpt_buffer_nbytes(const tpt_buffer_t *buffer); /* of the dense host form */

@@ -16,6 +16,8 @@
 #define TPT_PJRT_MAX_DEVICES 1024
 /* Arguments and outputs of one execute (twice this together) that need no heap. */
 #define TPT_PJRT_INLINE 64
+/* Handles of given buffers that a device keeps: an optimizer's step has some hundreds. */
+#define TPT_PJRT_SHELLS 1024
 
 /* Starts a PJRT argument struct: `PJRT_X_Args args = TPT_ARGS(PJRT_X_Args, .buffer = b);` */
 #define TPT_ARGS(type, ...) {.struct_size = type##_STRUCT_SIZE, __VA_ARGS__}
@@ -24,6 +26,8 @@ typedef struct tpt_pjrt_device {
     PJRT_Device *handle;
     int id; /* global id, as device assignments want it */
     char *kind;
+    atomic_uint nshells;                      /* so many were put away */
+    _Atomic(PJRT_Buffer *) shells[TPT_PJRT_SHELLS]; /* of buffers given away, destroyed when others take their place */
 } tpt_pjrt_device_t;
 
 struct tpt_client {
@@ -31,7 +35,7 @@ struct tpt_client {
     PJRT_Client *handle;
     tpt_pjrt_device_t *devices;
     int ndevices;
-    bool is_cpu, host_memory, has_kernels;
+    bool is_cpu, host_memory, has_kernels, donation_waits;
     char *platform, *version, *path;
     atomic_int refs;          /* the opener, and every live buffer and program */
     atomic_int portable;      /* -1: not tried yet */
@@ -44,6 +48,7 @@ struct tpt_buffer {
     atomic_int refs;
     int device;
     int64_t nbytes;
+    atomic_bool given; /* a program took its memory over */
     atomic_uint_fast64_t last_use;
     _Atomic(PJRT_Buffer *) handle; /* NULL: promised, or broken */
     _Atomic(tpt_status_t *) broken; /* why the promise was not kept */
@@ -81,6 +86,7 @@ TPT_MUST_USE tpt_status_t *tpt_pjrt_event_finish(const PJRT_Api *api, PJRT_Event
 void tpt_pjrt_event_drop(const PJRT_Api *api, PJRT_Event *event);
 
 /* ---- buffer.c */
+void tpt_pjrt_shells_destroy(tpt_client_t *client); /* those put away */
 /* Wraps a PJRT buffer, which is destroyed on failure too. nbytes < 0: asks the buffer. */
 TPT_MUST_USE tpt_status_t *tpt_pjrt_buffer_wrap(tpt_client_t *client, PJRT_Buffer *handle, int device, int64_t nbytes,
                                                 tpt_buffer_t **out_buffer);

@@ -5,6 +5,7 @@
 
 #include "pjrt/null/null.h"
 #include "pjrt/pjrt.h"
+#include "pjrt/pjrt_internal.h"
 
 static const char add_text[] =
     "module @add {\n  func.func public @main(%arg0: tensor<2x3xf32> {tf.aliasing_output = 0 : i32}, %arg1: tensor<2x3xf32>)"
@@ -220,6 +221,29 @@ static void test_pjrt_null__execute_and_donate(void **state) {
     tpt_buffer_release(args[1]);
     tpt_program_release(program);
     tpt_client_close(client);
+}
+
+/* Where destroying a given buffer's handle waits for the program that took it, handles are put away, a bounded number of them. */
+static void test_pjrt_null__handles_of_given_buffers_are_put_away(void **state) {
+    (void)state;
+    const int64_t before = tpt_null_counts().buffers, live = tpt_buffer_live_bytes(0, NULL);
+    tpt_client_t *client = open_null(1);
+    client->donation_waits = true;
+    tpt_program_t *program = compile(client, add_text);
+    tpt_buffer_t *other = upload(client, 0);
+    for (int n = 1; n <= TPT_PJRT_SHELLS + 5; n++) {
+        tpt_buffer_t *args[2] = {upload(client, 0), other}, *outs[3] = {NULL};
+        assert_ok(tpt_program_execute(program, 0, 2, args, 0, NULL, 3, outs));
+        tpt_buffer_note_given(args[0]);
+        tpt_buffer_release(args[0]);
+        for (int i = 0; i < 3; i++) tpt_buffer_release(outs[i]);
+        assert_int_equal(tpt_null_counts().buffers, before + 1 + (n < TPT_PJRT_SHELLS ? n : TPT_PJRT_SHELLS));
+        assert_int_equal(tpt_buffer_live_bytes(0, NULL), live + 24); /* what was given away counts no more */
+    }
+    tpt_buffer_release(other);
+    tpt_program_release(program);
+    tpt_client_close(client);
+    assert_int_equal(tpt_null_counts().buffers, before);
 }
 
 static void test_pjrt_null__execute_bad_calls(void **state) {
@@ -459,6 +483,7 @@ int main(void) {
         CASE(buffer_round_trip),
         CASE(buffer_bad_input),
         CASE(execute_and_donate),
+        CASE(handles_of_given_buffers_are_put_away),
         CASE(execute_bad_calls),
         CASE(late_results),
         CASE(compile_and_load),

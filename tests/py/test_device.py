@@ -1,6 +1,7 @@
 """torch.tpu, torch.accelerator, streams, events, errors of devices, start-up."""
 
 import os
+import pathlib
 import subprocess
 import sys
 import textwrap
@@ -306,6 +307,26 @@ def test_synchronize_waits_for_dropped_results_of_a_new_program() -> None:
         done = time.process_time()
         time.sleep(0.5)
         assert time.process_time() - done < (done - start) / 4, (start, done, time.process_time())
+    """
+    environment = {**os.environ, "TORCH_TPU_CACHE": "0"}
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True, env=environment, timeout=120)
+
+
+@pytest.mark.skipif(not pathlib.Path("/proc/self/task").is_dir(), reason="counts threads as Linux lists them")
+def test_a_backward_pass_starts_no_threads_of_openmp() -> None:
+    """A second team of OpenMP's threads makes every later op of PyTorch on the cpu slower: they no longer wait awake."""
+    code = """
+        import os, pathlib, torch
+        names = lambda: [pathlib.Path(f"/proc/self/task/{t}/comm").read_text() for t in os.listdir("/proc/self/task")]
+        torch.set_num_threads(4)
+        x = torch.randn(64, 10, device="tpu", requires_grad=True)
+        for _ in range(2):
+            torch.nn.functional.cross_entropy(x, torch.randint(0, 10, (64,), device="tpu")).backward()
+            torch.nn.functional.gelu(x).sum().backward()
+        assert x.grad.isfinite().all()
+        autograd = [name for name in names() if name.startswith("pt_autograd")]
+        assert autograd and len(set(autograd)) == len(autograd), names()  # threads of a team have their maker's name
+        assert torch.get_num_threads() == 4
     """
     environment = {**os.environ, "TORCH_TPU_CACHE": "0"}
     subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True, env=environment, timeout=120)
