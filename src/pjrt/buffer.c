@@ -173,7 +173,7 @@ void tpt_buffer_release(tpt_buffer_t *buffer) {
     if (buffer == NULL || atomic_fetch_sub_explicit(&buffer->refs, 1, memory_order_acq_rel) != 1) return;
     tpt_client_t *client = buffer->client;
     PJRT_Buffer *handle = atomic_load_explicit(&buffer->handle, memory_order_relaxed);
-    if (handle != NULL && client->donation_waits && atomic_load_explicit(&buffer->given, memory_order_relaxed))
+    if (handle != NULL && atomic_load_explicit(&buffer->given, memory_order_relaxed))
         shell_put_away(client, buffer->device, handle);
     else if (handle != NULL) handle_destroy(&client->api, handle);
     else tpt_status_free(atomic_load(&buffer->broken));

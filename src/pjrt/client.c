@@ -78,7 +78,6 @@ static tpt_status_t *client_read_names(tpt_client_t *client) {
     for (char *c = client->platform; *c != '\0'; c++) *c = (char)tolower((unsigned char)*c);
     client->is_cpu = strcmp(client->platform, "cpu") == 0 || strcmp(client->platform, "host") == 0;
     client->has_kernels = client->is_cpu && tpt_pjrt_kernels_register(api);
-    client->donation_waits = client->is_cpu && api->pjrt_api_version.minor_version <= 81; /* 0.115's plugin does not */
     return client_text(version, version_size, &client->version);
 }
 
@@ -221,7 +220,12 @@ bool tpt_client_reduce_keeps_nan(const tpt_client_t *client) {
     return !client->is_cpu || minor <= 81;
 }
 
-bool tpt_client_donation_waits(const tpt_client_t *client) { return client->donation_waits; }
+/* XLA's CPU plugin of API 0.81 does; 0.115 doesn't. */
+bool tpt_client_donation_waits(const tpt_client_t *client) {
+    int major, minor;
+    tpt_client_api_version(client, &major, &minor);
+    return client->is_cpu && minor <= 81;
+}
 
 const char *tpt_client_path(const tpt_client_t *client) { return client->path; }
 

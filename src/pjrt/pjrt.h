@@ -48,7 +48,7 @@ TPT_MUST_USE tpt_status_t *tpt_buffer_from_host(tpt_client_t *client, int device
 void tpt_buffer_retain(tpt_buffer_t *buffer);
 void tpt_buffer_release(tpt_buffer_t *buffer); /* the last one destroys the PJRT buffer; NULL is fine */
 int tpt_buffer_refs(const tpt_buffer_t *buffer);
-/* A program took its memory over: only the handle is left, which is destroyed when that need not wait for the program. */
+/* A program took its memory over, and destroying the handle would wait for it (tpt_client_donation_waits): it is put away. */
 void tpt_buffer_note_given(tpt_buffer_t *buffer);
 /* When a program that may run for a while read it last, by the caller's clock; 0: never. */
 void tpt_buffer_note_use(tpt_buffer_t *buffer, uint64_t time);

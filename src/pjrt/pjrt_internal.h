@@ -35,7 +35,7 @@ struct tpt_client {
     PJRT_Client *handle;
     tpt_pjrt_device_t *devices;
     int ndevices;
-    bool is_cpu, host_memory, has_kernels, donation_waits;
+    bool is_cpu, host_memory, has_kernels;
     char *platform, *version, *path;
     atomic_int refs;          /* the opener, and every live buffer and program */
     atomic_int portable;      /* -1: not tried yet */

@@ -180,14 +180,14 @@ static void gather_inputs(const tpt_dev_t *dev, const tpt_graph_t *g, const tpt_
     }
 }
 
-/* What was read now is in use for a while; what was taken over is gone. */
-static void note_uses(const tpt_dev_t *dev, const tpt_cut_t *cut, const tpt_prog_t *prog, const tpt_run_t *r) {
+/* While such a program runs, what it reads is in use, and what it took over has its handle left. */
+static void note_uses(const tpt_dev_t *dev, const tpt_cut_t *cut, const tpt_run_t *r) {
     const uint64_t now = atomic_load_explicit(&dev->clock, memory_order_relaxed);
     for (int i = 0, kept = 0; i < cut->ninputs; i++) {
         const bool keeps = kept < r->nkeep && r->keep[kept] == i;
         kept += keeps;
         if (cut->aliases[i] >= 0 && !keeps) tpt_buffer_note_given(r->args[i]);
-        else if (prog->lingers) tpt_buffer_note_use(r->args[i], now);
+        else tpt_buffer_note_use(r->args[i], now);
     }
 }
 
@@ -217,7 +217,7 @@ tpt_status_t *tpt_cut_execute(tpt_dev_t *dev, const tpt_graph_t *g, tpt_prog_t *
         if (start) r->execute_ns = tpt_now_ns() - start;
         tpt_counter_add(TPT_COUNTER_executes, 1);
         if (!status) note_updates(g, cut, r);
-        if (!status && (prog->lingers || r->ndonated)) note_uses(dev, cut, prog, r);
+        if (!status && prog->lingers) note_uses(dev, cut, r);
         if (r->ndonated) tpt_counter_add(TPT_COUNTER_donations, r->ndonated);
     }
     for (int i = cut->ninputs; i < r->nargs; i++) tpt_buffer_release(r->args[i]);

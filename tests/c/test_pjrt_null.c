@@ -228,7 +228,6 @@ static void test_pjrt_null__handles_of_given_buffers_are_put_away(void **state) 
     (void)state;
     const int64_t before = tpt_null_counts().buffers, live = tpt_buffer_live_bytes(0, NULL);
     tpt_client_t *client = open_null(1);
-    client->donation_waits = true;
     tpt_program_t *program = compile(client, add_text);
     tpt_buffer_t *other = upload(client, 0);
     for (int n = 1; n <= TPT_PJRT_SHELLS + 5; n++) {
