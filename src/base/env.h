@@ -21,7 +21,7 @@
     X(PLUGIN_LOG, "TORCH_TPU_PLUGIN_LOG", "0", "1: show the plugin's own log lines")                                       \
     X(DUMP, "TORCH_TPU_DUMP", "", "folder that gets the StableHLO text of every compiled program")                         \
     X(DONATE, "TORCH_TPU_DONATE", "1", "0: never donate buffers to in-place updates")                                      \
-    X(HEAP_KEEP, "TORCH_TPU_HEAP_KEEP", "134217728", "bytes of freed memory that the C heap keeps while a CPU plugin's buffers come from it; 0: the C library's own choice") \
+    X(HEAP_KEEP, "TORCH_TPU_HEAP_KEEP", "134217728", "bytes of freed memory that the C heap keeps beyond what was in use within the last second or so, while a CPU plugin's buffers come from it; 0: the C library's own choice") \
     X(CACHE, "TORCH_TPU_CACHE", "1", "0: compiled programs are kept in memory only")                                         \
     X(CACHE_DIR, "TORCH_TPU_CACHE_DIR", "", "directory of the compile cache; default: torch_tpu in the user's cache directory") \
     X(CACHE_BYTES, "TORCH_TPU_CACHE_MAX_BYTES", "8589934592", "size of that directory; what was not used for longest goes")  \

@@ -52,15 +52,19 @@ size_t tpt_pjrt_type_size(PJRT_Buffer_Type type) { return tpt_dtype_size(type_to
 
 static struct {
     _Alignas(64) _Atomic int64_t live; /* a cache line each: devices are driven by different threads */
-    _Atomic int64_t peak;
+    _Atomic int64_t peak, high; /* the user's and tpt_buffer_high_bytes' */
 } live_bytes[TPT_PJRT_MAX_DEVICES];
 
-static void live_add(int device, int64_t bytes) {
-    int64_t now = atomic_fetch_add_explicit(&live_bytes[device].live, bytes, memory_order_relaxed) + bytes;
-    int64_t peak = atomic_load_explicit(&live_bytes[device].peak, memory_order_relaxed);
-    while (now > peak && !atomic_compare_exchange_weak_explicit(&live_bytes[device].peak, &peak, now, memory_order_relaxed,
-                                                                memory_order_relaxed)) {
+static void raise_to(_Atomic int64_t *most, int64_t now) {
+    int64_t before = atomic_load_explicit(most, memory_order_relaxed);
+    while (now > before && !atomic_compare_exchange_weak_explicit(most, &before, now, memory_order_relaxed, memory_order_relaxed)) {
     }
+}
+
+static void live_add(int device, int64_t bytes) {
+    const int64_t now = atomic_fetch_add_explicit(&live_bytes[device].live, bytes, memory_order_relaxed) + bytes;
+    raise_to(&live_bytes[device].peak, now);
+    raise_to(&live_bytes[device].high, now);
 }
 
 int64_t tpt_buffer_live_bytes(int device, int64_t *out_peak) {
@@ -73,6 +77,11 @@ void tpt_buffer_reset_peak(int device) {
     if (device < 0 || device >= TPT_PJRT_MAX_DEVICES) return;
     int64_t live = atomic_load_explicit(&live_bytes[device].live, memory_order_relaxed);
     atomic_store_explicit(&live_bytes[device].peak, live, memory_order_relaxed);
+}
+
+int64_t tpt_buffer_high_bytes(int device) {
+    const int64_t live = atomic_load_explicit(&live_bytes[device].live, memory_order_relaxed);
+    return atomic_exchange_explicit(&live_bytes[device].high, live, memory_order_relaxed);
 }
 
 /* ---- life ---------------------------------------------------------------------------------------------------------- */

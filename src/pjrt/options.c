@@ -67,9 +67,10 @@ static const struct {
     {"xla_cpu_use_fusion_emitters", 2, 0}, /* of larger programs too, where it was found to be good */
     {"xla_backend_optimization_level", 3, 0},
     {"xla_cpu_parallel_codegen_split_count", 3, 1},
+    {"xla_multiheap_size_constraint_per_heap", 3, 24 << 20},
 };
 
-enum { EXCESS, MINMAX, WIDTH, EMITTERS, LEVEL, SPLITS };
+enum { EXCESS, MINMAX, WIDTH, EMITTERS, LEVEL, SPLITS, HEAPS };
 
 unsigned tpt_pjrt_flags_named(const char *message) {
     unsigned named = 0;
@@ -82,7 +83,8 @@ static bool wanted(const tpt_pjrt_options_t *options, unsigned flag) {
     switch (flag) {
         case EXCESS: return true;
         case MINMAX: return options->fast_minmax_off;
-        case WIDTH: return options->is_cpu;
+        case WIDTH:
+        case HEAPS: return options->is_cpu;
         case EMITTERS: return options->is_cpu && (options->loops.tiny || options->loops.plain);
         default: return options->is_cpu && options->loops.tiny;
     }

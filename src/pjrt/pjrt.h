@@ -72,6 +72,7 @@ TPT_MUST_USE tpt_status_t *tpt_buffer_copy_to_device(tpt_buffer_t *buffer, int d
 /* Bytes of all live buffers of a device as we count them, and their peak. */
 int64_t tpt_buffer_live_bytes(int device, int64_t *out_peak);
 void tpt_buffer_reset_peak(int device);
+int64_t tpt_buffer_high_bytes(int device); /* the most since the last call, for one caller */
 
 /* ---- programs ------------------------------------------------------------------------------------------------------ */
 /* How the loops of a program are best compiled on CPU plugins; elsewhere it means nothing. */

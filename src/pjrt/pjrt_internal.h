@@ -115,7 +115,7 @@ bool tpt_pjrt_kernels_register(const PJRT_Api *api);
 
 /* ---- options.c */
 #define TPT_PJRT_OPTIONS_MAX TPT_OPTIONS_MAX
-#define TPT_PJRT_FLAG_COUNT 6
+#define TPT_PJRT_FLAG_COUNT 7
 typedef struct tpt_pjrt_options {
     bool portable, fast_minmax_off, excess_precision, is_cpu;
     tpt_loops_t loops;

@@ -368,6 +368,7 @@ TPT_MUST_USE tpt_status_t *tpt_storage_make(tpt_dev_t *dev, const tpt_type_t *ty
 void tpt_storage_drop(tpt_dev_t *dev, tpt_storage_t *storage);
 int tpt_runtime_devices(void);          /* 0 when closed */
 tpt_client_t *tpt_runtime_client(void); /* NULL when closed */
+void tpt_dev_idle(tpt_dev_t *dev);      /* somebody has waited for it */
 tpt_dev_t *tpt_dev(int device);         /* never NULL for a valid index of an open runtime */
 /* With dev's lock held: takes those of all other devices, or none and false if one is busy. */
 bool tpt_devs_stop(tpt_dev_t *dev);

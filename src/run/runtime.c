@@ -128,10 +128,22 @@ static tpt_status_t *await_dropped(tpt_dev_t *dev) {
     return status;
 }
 
+/* Waits for what is being computed, whoever may want it: plugins don't when the process ends, but take themselves apart. What
+ * hangs on a program that never came will not be computed. */
+static void finish(tpt_dev_t *dev) {
+    tpt_mutex_lock(&dev->lock);
+    for (tpt_storage_t *s = dev->storages; s; s = s->next)
+        if (s->buffer && tpt_buffer_is_made(s->buffer)) tpt_status_free(tpt_buffer_await(s->buffer));
+    for (size_t i = 0; i < dev->nunfinished; i++)
+        if (tpt_buffer_is_made(dev->unfinished[i])) tpt_status_free(tpt_buffer_await(dev->unfinished[i]));
+    tpt_mutex_unlock(&dev->lock);
+}
+
 void tpt_runtime_end(void) {
     tpt_programs_end();
     tpt_ahead_end();
     tpt_race_drain();
+    for (int i = 0; tpt_runtime_is_open() && i < device_count; i++) finish(&devices[i]);
     if (!atomic_load(&forked)) tpt_crew_end(); /* a child has no members */
 }
 
@@ -224,6 +236,14 @@ void tpt_device_memory_reset_peak(int device) {
     if (tpt_runtime_is_open()) tpt_buffer_reset_peak(device);
 }
 
+void tpt_dev_idle(tpt_dev_t *dev) {
+    atomic_fetch_add_explicit(&dev->clock, 1, memory_order_relaxed);
+    if (!atomic_load_explicit(&on_processor, memory_order_relaxed)) return;
+    int64_t high = 0;
+    for (int i = 0; i < device_count; i++) high += tpt_buffer_high_bytes(i);
+    tpt_heap_used(high);
+}
+
 /* Waits for each living value, and for those that were dropped before they were ready. */
 static tpt_status_t *synchronize(tpt_dev_t *dev) {
     tpt_mutex_lock(&dev->lock);
@@ -238,7 +258,7 @@ static tpt_status_t *synchronize(tpt_dev_t *dev) {
     }
     status = tpt_status_join(status, await_dropped(dev));
     status = tpt_status_join(status, tpt_flags_check(dev, true));
-    atomic_fetch_add_explicit(&dev->clock, 1, memory_order_relaxed);
+    tpt_dev_idle(dev);
     tpt_programs_drain(); /* runs that waited for their program hold their arguments until they are over */
     tpt_mutex_unlock(&dev->lock);
     return status;

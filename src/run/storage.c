@@ -185,7 +185,7 @@ tpt_status_t *tpt_storage_to_host(tpt_storage_t *s, int64_t offset, int64_t nbyt
         tpt_mutex_unlock(&dev->lock);
     }
     tpt_buffer_release(buffer);
-    atomic_fetch_add_explicit(&dev->clock, 1, memory_order_relaxed);
+    tpt_dev_idle(dev);
     return status;
 }
 

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import platform
 import subprocess
 import sys
 import textwrap
@@ -330,3 +331,38 @@ def test_a_backward_pass_starts_no_threads_of_openmp() -> None:
     """
     environment = {**os.environ, "TORCH_TPU_CACHE": "0"}
     subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True, env=environment, timeout=120)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries' heaps are left alone")
+def test_freed_memory_goes_back_some_time() -> None:
+    """What was used within the last second or so is kept for the next step; what was not is given back at a host read."""
+    code = """
+        import time, torch
+        resident = lambda: int(open("/proc/self/statm").read().split()[1]) * 4096 >> 20
+        x = torch.ones(8, device="tpu")
+        many = [torch.zeros(2 << 20, device="tpu") + i for i in range(64)]
+        torch.tpu.synchronize()
+        full = resident()
+        del many
+        for _ in range(5):
+            time.sleep(0.6)
+            x.sum().item()
+        assert full - resident() > 300, (full, resident())
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True, timeout=120)
+
+
+def test_a_process_that_ends_in_the_middle_of_its_work_ends_well() -> None:
+    """XLA takes itself apart in the C library's exit handlers, whether its threads still compute or not."""
+    code = """
+        import torch
+        x = torch.randn(32, 32, 48, 48, device="tpu")
+        model = torch.nn.Sequential(*[torch.nn.Conv2d(32, 32, 3, padding=1) for _ in range(4)]).to("tpu")
+        with torch.no_grad():
+            model(x)
+            torch.tpu.synchronize()
+            for _ in range(12):
+                y = model(x)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stderr) == (0, "")
