@@ -10,14 +10,18 @@
 #include "run_internal.h"
 
 #define NODES_LEAST 16
-#define PIECE_LEAST 4                 /* nodes before, between and behind cuts */
-#define LOOP_LEAST 32                 /* nodes of an inner loop's bodies that are cut off together */
+#define PIECE_LEAST 4                 /* nodes before, between and behind cuts, */
+#define FINE 3                        /* about so many, but at least */
+#define FINE_LEAST 2                  /* in the set that cuts most often */
+#define LOOP_LEAST 16                 /* nodes of an inner loop's bodies that are cut off together */
 #define REPEATS_LEAST 32              /* before it is timed, and */
-#define TIME_LEAST INT64_C(300000000) /* ns that it keeps coming back: what ends sooner never pays for other programs */
+#define TIME_LEAST INT64_C(700000000) /* ns that it keeps coming back: what ends sooner never pays for other programs */
 #define SLOWEST INT64_C(20000000)     /* ns a stretch: of longer ones, recording is a small part */
-#define ROUNDS 5                      /* of all sets in turn */
-#define TURN 5                        /* stretches that are timed in each, */
-#define SETTLING 2                    /* after so many that are not */
+#define ROUNDS 10                     /* of all sets in turn, */
+#define ROUNDS_SLOW 4                 /* but so many of those that are slower than the fastest by */
+#define SLOW 1.2
+#define TURN 3                        /* stretches that are timed in each, */
+#define SETTLING 1                    /* after so many that are not */
 #define PATIENCE 400                  /* stretches that a turn may take */
 #define GAIN 0.96                     /* of the time of the whole: what is cut must be faster than that */
 
@@ -81,9 +85,9 @@ static uint32_t best_place(const uint32_t *owned, uint32_t from, uint32_t to) {
     return best;
 }
 
-static void add_place(const tpt_stretch_t *s, tpt_pace_set_t *set, uint32_t place) {
+static void add_place(const tpt_stretch_t *s, tpt_pace_set_t *set, uint32_t place, uint32_t least) {
     const uint32_t before = set->n > 0 ? set->at[set->n - 1] : 0;
-    if (set->n < TPT_PACE_CUTS && place >= before + PIECE_LEAST && place + PIECE_LEAST <= s->n) set->at[set->n++] = place;
+    if (set->n < TPT_PACE_CUTS && place >= before + least && place + least <= s->n) set->at[set->n++] = place;
 }
 
 static bool same_set(const tpt_pace_set_t *a, const tpt_pace_set_t *b) { return a->n == b->n && !memcmp(a->at, b->at, a->n * sizeof *a->at); }
@@ -105,32 +109,56 @@ static uint32_t inner_period(const tpt_stretch_t *s) {
     return 0;
 }
 
-static void choose_sets(tpt_stretch_t *s, const uint32_t *owned) {
-    s->nsets = 1; /* the first: no cuts */
+/* Behind every so many bodies of an inner loop. */
+static void add_loop(tpt_stretch_t *s, const uint32_t *owned, uint32_t period, uint32_t unit) {
     tpt_pace_set_t set = {0};
-    const uint32_t period = inner_period(s);
-    if (period > 0) {
-        uint32_t unit = (LOOP_LEAST + period - 1) / period * period;
-        while (s->n / unit > TPT_PACE_CUTS) unit += period;
-        for (uint32_t at = best_place(owned, period, 2 * period - 1); at < s->n; at += unit) add_place(s, &set, at);
-        add_set(s, &set);
-    }
-    const uint32_t rest = s->n - s->read_at;
-    set = (tpt_pace_set_t){0};
-    if (s->read_at > 0) {
-        add_place(s, &set, s->read_at);
-        add_set(s, &set);
-        if (rest >= 2 * PIECE_LEAST) add_place(s, &set, best_place(owned, s->read_at + rest / 3 + 1, s->read_at + 2 * rest / 3 + 1));
-        add_set(s, &set);
-    }
-    set = (tpt_pace_set_t){0};
-    add_place(s, &set, best_place(owned, s->n / 3 + 1, 2 * s->n / 3));
+    while (s->n / unit > TPT_PACE_CUTS) unit += period;
+    for (uint32_t at = best_place(owned, period, 2 * period - 1); at < s->n; at += unit) add_place(s, &set, at, PIECE_LEAST);
     add_set(s, &set);
+}
+
+/* Into pieces of about that many nodes, each ending where few values are alive: those of `period` nodes, and then the same
+ * again. */
+static void add_pieces(tpt_stretch_t *s, const uint32_t *owned, uint32_t period, uint32_t piece, uint32_t least) {
+    tpt_pace_set_t set = {0};
+    const uint32_t lowest = piece - piece / 3 > least ? piece - piece / 3 : least;
+    for (uint32_t at = 0; at + piece < period;) {
+        at = best_place(owned, at + lowest, at + piece + piece / 3 < period ? at + piece + piece / 3 : period - 1);
+        add_place(s, &set, at, least);
+    }
+    const uint32_t within = set.n;
+    for (uint32_t start = period; within > 0 && start < s->n; start += period)
+        for (uint32_t i = 0; i < within; i++) add_place(s, &set, start + set.at[i], least);
+    add_set(s, &set);
+}
+
+static void choose_sets(tpt_stretch_t *s, const uint32_t *owned) {
+    const uint32_t rest = s->n - s->read_at, late = s->n - s->n / 4, period = inner_period(s);
+    tpt_pace_set_t set = {0};
+    s->nsets = 1; /* the first: no cuts */
+    if (period > 0) {
+        const uint32_t unit = (LOOP_LEAST + period - 1) / period * period;
+        add_loop(s, owned, period, unit);
+        add_loop(s, owned, period, 2 * unit);
+        add_pieces(s, owned, period, FINE, FINE_LEAST);
+        return;
+    }
+    if (s->read_at > 0 && rest >= 2 * PIECE_LEAST) { /* behind the value that is read, and once more */
+        add_place(s, &set, s->read_at, PIECE_LEAST);
+        add_place(s, &set, best_place(owned, s->read_at + rest / 3 + 1, s->read_at + 2 * rest / 3 + 1), PIECE_LEAST);
+        add_set(s, &set);
+    }
+    set = (tpt_pace_set_t){0};
+    add_place(s, &set, best_place(owned, late - s->n / 8, late + s->n / 8), PIECE_LEAST);
+    add_set(s, &set);
+    add_pieces(s, owned, s->n, s->n / 4, PIECE_LEAST);
+    add_pieces(s, owned, s->n, s->n / FINE < TPT_PACE_CUTS ? FINE : s->n / TPT_PACE_CUTS + 1, FINE_LEAST);
 }
 
 /* ---- trials -------------------------------------------------------------------------------------------------------- */
 
-static int64_t median(int64_t *samples, int n) {
+/* The lower quartile: others slow the machine down for many stretches in a row. */
+static int64_t usual(int64_t *samples, int n) {
     if (n == 0) return INT64_MAX;
     for (int i = 1; i < n; i++)
         for (int k = i; k > 0 && samples[k] < samples[k - 1]; k--) {
@@ -138,14 +166,15 @@ static int64_t median(int64_t *samples, int n) {
             samples[k] = samples[k - 1];
             samples[k - 1] = t;
         }
-    return samples[n / 2];
+    return samples[n / 4];
 }
 
 /* All sets have been timed, or one whose programs never came has not. */
 static void decide(tpt_stretch_t *s) {
-    int64_t whole = median(s->samples[0], s->nsamples[0]), best = whole;
+    int64_t whole = usual(s->samples[0], s->nsamples[0]), best = whole;
     for (int i = 1; i < s->nsets && s->nsamples[0] > 0; i++) {
-        const int64_t time = s->nsamples[i] > 0 ? median(s->samples[i], s->nsamples[i]) : INT64_MAX;
+        const int64_t time = s->nsamples[i] > 0 ? usual(s->samples[i], s->nsamples[i]) : INT64_MAX;
+        tpt_log(TPT_LOG_INFO, "  %u cuts from op %u on: %lld us, of %d", s->sets[i].n, s->sets[i].at[0], (long long)(time / 1000), s->nsamples[i]);
         if (time >= best || (double)time >= GAIN * (double)whole) continue;
         best = time;
         s->best = i;
@@ -155,15 +184,29 @@ static void decide(tpt_stretch_t *s) {
             (long long)(whole / 1000), s->sets[s->best].n);
 }
 
+/* Clearly slower than the fastest, after some rounds. The whole is never: all are measured by it. */
+static bool is_out(tpt_stretch_t *s, int which) {
+    if (which == 0 || s->round <= ROUNDS_SLOW || s->nsamples[which] == 0) return which != 0 && s->round > ROUNDS_SLOW;
+    int64_t best = INT64_MAX;
+    for (int i = 0; i < s->nsets; i++) {
+        const int64_t time = usual(s->samples[i], s->nsamples[i]);
+        if (time < best) best = time;
+    }
+    return (double)usual(s->samples[which], s->nsamples[which]) > SLOW * (double)best;
+}
+
 /* The sets take turns, a few stretches each, so that what slows the machine slows all of them. In the first round programs are
  * made; it does not count. */
 static void trial_sample(tpt_stretch_t *s, int64_t time, bool clean) {
     const int i = s->trial;
     if (!clean) s->settled = 0;
     else if (++s->settled > SETTLING && s->round > 0 && s->nsamples[i] < TPT_PACE_SAMPLES) s->samples[i][s->nsamples[i]++] = time;
-    if (s->settled < SETTLING + TURN && ++s->waited < PATIENCE) return;
+    const int enough = s->round > 0 ? SETTLING + TURN : 1;
+    if (s->settled < enough && ++s->waited < PATIENCE) return;
     s->settled = s->waited = 0;
-    if (++s->trial < s->nsets) return;
+    do s->trial++;
+    while (s->trial < s->nsets && is_out(s, s->trial));
+    if (s->trial < s->nsets) return;
     s->trial = 0;
     if (++s->round > ROUNDS) decide(s);
 }

@@ -307,10 +307,10 @@ typedef struct tpt_loop {
 
 /* Stretches of ops between host reads, and where within them fused mode cuts (pace.c). */
 #define TPT_PACE_NODES 1024
-#define TPT_PACE_STRETCHES 4
-#define TPT_PACE_SETS 5
-#define TPT_PACE_CUTS 16
-#define TPT_PACE_SAMPLES 25
+#define TPT_PACE_STRETCHES 16
+#define TPT_PACE_SETS 8
+#define TPT_PACE_CUTS 64
+#define TPT_PACE_SAMPLES 30
 typedef struct tpt_pace_set { /* places to cut, in nodes from the stretch's start */
     uint32_t n, at[TPT_PACE_CUTS];
 } tpt_pace_set_t;
