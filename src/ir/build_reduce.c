@@ -163,6 +163,11 @@ static bool ascending(int ndims, const int64_t *dims) {
 tpt_val_t tpt_ir_reduce(tpt_ir_t *ir, tpt_ir_reducer_t op, tpt_val_t x, int ndims, const int64_t *dims) {
     if (!tpt_ir_good(ir, x)) return TPT_VAL_NONE;
     if (ndims == 0) return x;
+    int64_t before[TPT_MAX_RANK];
+    if (ndims > 0 && ndims <= tpt_ir_rank(ir, x)) {
+        x = tpt_ir_before_reduce(ir, x, ndims, dims, before);
+        dims = before;
+    }
     const tpt_type_t type = *tpt_ir_type(ir, x);
     const int last = type.rank - 1;
     const bool odd = type.dtype == TPT_BOOL || type.rank >= TPT_MAX_RANK || ndims > type.rank || !ascending(ndims, dims);

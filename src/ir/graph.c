@@ -331,6 +331,8 @@ void tpt_ir_emit(tpt_ir_t *ir, const tpt_emit_t *emit, tpt_val_t *out) {
 
 tpt_val_t tpt_ir_emit1(tpt_ir_t *ir, const tpt_emit_t *emit) {
     tpt_val_t out = TPT_VAL_NONE;
-    tpt_ir_emit(ir, emit, &out);
+    bool good = ir->error == NULL;
+    for (int i = 0; i < emit->nin && good; i++) good = tpt_ir_good(ir, emit->in[i]);
+    if (!good || !tpt_ir_emit_turned(ir, emit, &out)) tpt_ir_emit(ir, emit, &out);
     return out;
 }

@@ -117,6 +117,9 @@ tpt_val_t tpt_ir_transpose(tpt_ir_t *ir, tpt_val_t x, const int64_t *perm); /* r
 /* The same as a step of its own, which nothing is fused with: where the plugin can call the runtime's C routine it is ten times as
  * fast. Elsewhere, or for few elements, tpt_ir_transpose. */
 tpt_val_t tpt_ir_turn(tpt_ir_t *ir, tpt_val_t x, const int64_t *perm);
+/* What a reduction of x over `dims` may be done on in its place, over as many `out_dims`: what a turned x was before its turn,
+ * where the result is the same; else x and `dims`. */
+tpt_val_t tpt_ir_before_reduce(const tpt_ir_t *ir, tpt_val_t x, int ndims, const int64_t *dims, int64_t *out_dims);
 /* strides NULL: ones. Limits are exclusive. */
 tpt_val_t tpt_ir_slice(tpt_ir_t *ir, tpt_val_t x, const int64_t *starts, const int64_t *limits, const int64_t *strides);
 tpt_val_t tpt_ir_slice_dim(tpt_ir_t *ir, tpt_val_t x, int dim, int64_t start, int64_t limit); /* one dim, stride 1 */

@@ -36,7 +36,9 @@ static tpt_val_t split_dim(tpt_ir_t *b, tpt_val_t x, int dim, int64_t inner) {
 
 /* On processors in two stages, which loses fewer digits: the first reduces the outermost dims, as those vectorise, up to about
  * the square root of the number of terms, the second the rest. The barrier keeps XLA from merging the two again. */
-tpt_val_t tpt_nn_sum(tpt_ir_t *b, tpt_val_t x, int ndims, const int64_t *dims) {
+tpt_val_t tpt_nn_sum(tpt_ir_t *b, tpt_val_t x, int ndims, const int64_t *dims_of_x) {
+    int64_t dims[TPT_MAX_RANK];
+    x = tpt_ir_before_reduce(b, x, ndims, dims_of_x, dims);
     tpt_type_t t = *tpt_ir_type(b, x);
     bool reduced[TPT_MAX_RANK] = {false};
     int64_t total = 1, biggest = 0;

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from test_matmul import INF, NAN, check, rand, same
 
-import torch_tpu  # noqa: F401
+import torch_tpu
 
 CONVS = [F.conv1d, F.conv2d, F.conv3d]
 TRANSPOSED = [F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d]
@@ -187,3 +187,32 @@ def test_channels_last_is_kept(which, transposed, spatial):
         assert y.is_contiguous(memory_format=last) == (which != "none")
     for right, got in zip(*found, strict=True):
         torch.testing.assert_close(got, right, atol=1e-4, rtol=1e-4)
+
+
+def residual(x, w, v, scale):
+    """What stands around convolutions: batch norm, relu, a shortcut, pools, softmax over the features, means of all kinds."""
+    y = F.conv2d(x, w, padding=1)
+    y = F.relu(F.batch_norm(y, None, None, scale, scale, training=True))
+    z = F.conv2d(y, v, padding=1) + y * 0.5
+    z = torch.where(z > 0, z, z.double().mul(0.1).float()) + scale.view(1, -1, 1, 1) + x[:, :1]
+    parts = [z.mean((2, 3)), z.sum(2), z.amax((0, 3)), z.softmax(1), F.max_pool2d(z, 2), z.permute(0, 2, 3, 1) * scale, z.std(1)]
+    return torch.cat([part.flatten() for part in parts])
+
+
+@pytest.mark.parametrize("size", [6, 17])
+@pytest.mark.parametrize("fused", [False, True])
+def test_what_stands_around_convolutions(fused, size):
+    torch.manual_seed(0)
+    args = [torch.randn(4, 8, size, size), torch.randn(16, 8, 3, 3) / 8, torch.randn(16, 16, 3, 3) / 12, torch.rand(16) + 0.5]
+    mode = torch.tpu.EagerMode.DEFER_AND_FUSE if fused else torch.tpu.EagerMode.DEFER_NEVER
+    found = []
+    for device in ("cpu", "tpu", "tpu", "tpu"):  # a graph is compiled when it comes again
+        on = [a.clone().to(device).requires_grad_() for a in args]
+        with torch.tpu.set_eager_mode(mode):
+            y = residual(*on)
+            (y * torch.linspace(-1, 1, y.numel()).to(device)).sum().backward()
+            found.append([t.detach().cpu() for t in (y, *(a.grad for a in on))])
+        torch_tpu.metrics.counters()  # what is compiled in the background is done
+    for got in found[1:]:
+        for right, one in zip(found[0], got, strict=True):
+            torch.testing.assert_close(one, right, atol=3e-4, rtol=3e-4)
