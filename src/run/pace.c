@@ -184,10 +184,11 @@ static void decide(tpt_stretch_t *s) {
             (long long)(whole / 1000), s->sets[s->best].n);
 }
 
-/* Clearly slower than the fastest, after some rounds. The whole is never: all are measured by it. */
+/* After some rounds: is it clearly slower than the fastest, or did its programs never come? The whole stays: all are measured by
+ * it. */
 static bool is_out(tpt_stretch_t *s, int which) {
-    if (which == 0 || s->round <= ROUNDS_SLOW || s->nsamples[which] == 0) return which != 0 && s->round > ROUNDS_SLOW;
     int64_t best = INT64_MAX;
+    if (which == 0 || s->round <= ROUNDS_SLOW) return false;
     for (int i = 0; i < s->nsets; i++) {
         const int64_t time = usual(s->samples[i], s->nsamples[i]);
         if (time < best) best = time;

@@ -195,7 +195,8 @@ def residual(x, w, v, scale):
     y = F.relu(F.batch_norm(y, None, None, scale, scale, training=True))
     z = F.conv2d(y, v, padding=1) + y * 0.5
     z = torch.where(z > 0, z, z.double().mul(0.1).float()) + scale.view(1, -1, 1, 1) + x[:, :1]
-    parts = [z.mean((2, 3)), z.sum(2), z.amax((0, 3)), z.softmax(1), F.max_pool2d(z, 2), z.permute(0, 2, 3, 1) * scale, z.std(1)]
+    parts = [z.mean((2, 3)), z.sum(2), z.amax((0, 3)), z.softmax(1), F.max_pool2d(z, 2), z.permute(0, 2, 3, 1) * scale]
+    parts.append(z.std(1))
     return torch.cat([part.flatten() for part in parts])
 
 

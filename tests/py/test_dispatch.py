@@ -322,5 +322,9 @@ def test_donation_does_not_wait_for_readers(counters):
     x.mul_(2)
     assert counters()["donations"] == before + 1  # its readers were done at the host read
     x.mul_(2)
-    assert counters()["donations"] == before + 1  # perhaps still being made
-    assert torch.equal(x.cpu(), torch.full((64, 64), 4.0)) and reads.sum().item() == 2 * 64 * 64
+    assert counters()["donations"] == before + 2  # perhaps still being made, which nothing waits for
+    again = x + 1
+    x.mul_(2)
+    assert counters()["donations"] == before + 2  # perhaps still being read
+    assert torch.equal(x.cpu(), torch.full((64, 64), 8.0)) and reads.sum().item() == 2 * 64 * 64
+    assert again.sum().item() == 5 * 64 * 64
