@@ -165,6 +165,16 @@ static void shell_put_away(tpt_client_t *client, int device, PJRT_Buffer *handle
     if (eldest != NULL) handle_destroy(&client->api, eldest);
 }
 
+/* Has it indeed been given away? The program may have failed, or never come. */
+static bool is_shell(const PJRT_Api *api, PJRT_Buffer *handle) {
+    PJRT_Buffer_IsDeleted_Args args = TPT_ARGS(PJRT_Buffer_IsDeleted_Args, .buffer = handle);
+    if (api->PJRT_Buffer_IsDeleted == NULL) return false;
+    tpt_status_t *status = tpt_pjrt_error(api, api->PJRT_Buffer_IsDeleted(&args));
+    const bool deleted = status == NULL && args.is_deleted;
+    tpt_status_free(status);
+    return deleted;
+}
+
 void tpt_pjrt_shells_destroy(tpt_client_t *client) {
     for (int i = 0; i < client->ndevices; i++) {
         for (int k = 0; k < TPT_PJRT_SHELLS; k++) {
@@ -182,7 +192,7 @@ void tpt_buffer_release(tpt_buffer_t *buffer) {
     if (buffer == NULL || atomic_fetch_sub_explicit(&buffer->refs, 1, memory_order_acq_rel) != 1) return;
     tpt_client_t *client = buffer->client;
     PJRT_Buffer *handle = atomic_load_explicit(&buffer->handle, memory_order_relaxed);
-    if (handle != NULL && atomic_load_explicit(&buffer->given, memory_order_relaxed))
+    if (handle != NULL && atomic_load_explicit(&buffer->given, memory_order_relaxed) && is_shell(&client->api, handle))
         shell_put_away(client, buffer->device, handle);
     else if (handle != NULL) handle_destroy(&client->api, handle);
     else tpt_status_free(atomic_load(&buffer->broken));
