@@ -4,6 +4,7 @@
 {"do": "first", "work": W, "size": S}                seconds of the very first call with these shapes, synchronised
 {"do": "steady", "work": W, "calls": N}              seconds a call over N calls, one synchronisation in the timing;
                                                          "cpu": the CPU time of all threads
+{"do": "settle", "work": W, "seconds": S}            runs it for so long, so that engines that learn have learnt
 {"do": "host", "work": W, "calls": N}                the same without the synchronisation: what a call costs its caller
 """
 
@@ -81,6 +82,13 @@ def main() -> None:
         del last
         return {"seconds": (time.perf_counter() - start) / calls, "cpu": (time.process_time() - cpu) / calls}
 
+    def settle(order: dict) -> dict:
+        step, start = steps[order["work"]], time.perf_counter()
+        while time.perf_counter() - start < order["seconds"]:
+            step()
+        synchronize()
+        return {}
+
     def host(order: dict) -> dict:
         step, calls = steps[order["work"]], order["calls"]
         warm(step, calls)
@@ -92,7 +100,7 @@ def main() -> None:
         del last
         return {"seconds": taken / calls}
 
-    orders = {"facts": facts, "first": first, "steady": steady, "host": host}
+    orders = {"facts": facts, "first": first, "settle": settle, "steady": steady, "host": host}
     print(json.dumps({"ready": True}), file=answers, flush=True)
     for line in sys.stdin:
         order = json.loads(line)

@@ -90,6 +90,13 @@ void tpt_ahead_drain(void) {
     pthread_mutex_unlock(&lock);
 }
 
+bool tpt_ahead_is_busy(void) {
+    pthread_mutex_lock(&lock);
+    const bool busy = owner == getpid() && njobs + nworking > 0;
+    pthread_mutex_unlock(&lock);
+    return busy;
+}
+
 void tpt_counters_settle(void) { tpt_ahead_drain(); }
 
 void tpt_cache_flush(void) {

@@ -17,12 +17,16 @@
 #define REPEATS_LEAST 32              /* before it is timed, and */
 #define TIME_LEAST INT64_C(700000000) /* ns that it keeps coming back: what ends sooner never pays for other programs */
 #define SLOWEST INT64_C(20000000)     /* ns a stretch: of longer ones, recording is a small part */
-#define ROUNDS 10                     /* of all sets in turn, */
-#define ROUNDS_SLOW 4                 /* but so many of those that are slower than the fastest by */
+#define ROUNDS_MOST 10                /* of all sets in turn, but at least */
+#define ROUNDS_LEAST 4                /* where they take longer than */
+#define TRIAL_TIME INT64_C(500000000) /* ns in all, */
+#define ROUNDS_SLOW 3                 /* or so many of those that are slower than the fastest by */
 #define SLOW 1.2
 #define TURN 3                        /* stretches that are timed in each, */
 #define SETTLING 1                    /* after so many that are not */
-#define PATIENCE 400                  /* stretches that a turn may take */
+#define PRIMING 3                     /* stretches with each set before, so that its programs are made, */
+#define PATIENCE 4000                 /* or so many, if others keep the compilers busy */
+#define PATIENCE_TURN 20              /* stretches that a turn may take */
 #define GAIN 0.96                     /* of the time of the whole: what is cut must be faster than that */
 
 bool tpt_pace_cuts(const tpt_dev_t *dev) { return dev->pace.cut_once && dev->graph.nnodes > 0; }
@@ -139,7 +143,6 @@ static void choose_sets(tpt_stretch_t *s, const uint32_t *owned) {
     if (period > 0) {
         const uint32_t unit = (LOOP_LEAST + period - 1) / period * period;
         add_loop(s, owned, period, unit);
-        add_loop(s, owned, period, 2 * unit);
         add_pieces(s, owned, period, FINE, FINE_LEAST);
         return;
     }
@@ -196,20 +199,26 @@ static bool is_out(tpt_stretch_t *s, int which) {
     return (double)usual(s->samples[which], s->nsamples[which]) > SLOW * (double)best;
 }
 
-/* The sets take turns, a few stretches each, so that what slows the machine slows all of them. In the first round programs are
- * made; it does not count. */
+/* Round 0: what each set needs is met often enough to be compiled in the background, while the stretch goes on whole. */
+static void prime(tpt_stretch_t *s) {
+    const int next = 1 + s->primed++ / PRIMING;
+    s->trial = next < s->nsets ? next : 0;
+    if (s->trial > 0 || (tpt_ahead_is_busy() && s->primed < PATIENCE)) return;
+    s->round = 1;
+}
+
+/* The sets take turns, a few stretches each, so that what slows the machine slows all of them. */
 static void trial_sample(tpt_stretch_t *s, int64_t time, bool clean) {
     const int i = s->trial;
     if (!clean) s->settled = 0;
-    else if (++s->settled > SETTLING && s->round > 0 && s->nsamples[i] < TPT_PACE_SAMPLES) s->samples[i][s->nsamples[i]++] = time;
-    const int enough = s->round > 0 ? SETTLING + TURN : 1;
-    if (s->settled < enough && ++s->waited < PATIENCE) return;
+    else if (++s->settled > SETTLING && s->nsamples[i] < TPT_PACE_SAMPLES) s->samples[i][s->nsamples[i]++] = time;
+    if (s->settled < SETTLING + TURN && ++s->waited < PATIENCE_TURN) return;
     s->settled = s->waited = 0;
     do s->trial++;
     while (s->trial < s->nsets && is_out(s, s->trial));
     if (s->trial < s->nsets) return;
     s->trial = 0;
-    if (++s->round > ROUNDS) decide(s);
+    if (++s->round > s->rounds) decide(s);
 }
 
 static void repeated(tpt_pace_t *p, tpt_stretch_t *s, int64_t now) {
@@ -218,11 +227,18 @@ static void repeated(tpt_pace_t *p, tpt_stretch_t *s, int64_t now) {
     if (s->trial < 0) return;
     if (s->nsets == 0) {
         if (s->repeats < REPEATS_LEAST || now - s->since < TIME_LEAST || s->n < NODES_LEAST) return;
-        if ((now - s->since) / s->repeats > SLOWEST) s->trial = -1;
-        else choose_sets(s, p->owned);
+        const int64_t each = (now - s->since) / s->repeats;
+        if (each > SLOWEST) {
+            s->trial = -1;
+            return;
+        }
+        choose_sets(s, p->owned);
+        const int64_t rounds = TRIAL_TIME / ((each + 1) * s->nsets * (SETTLING + TURN));
+        s->rounds = (int)(rounds > ROUNDS_MOST ? ROUNDS_MOST : rounds < ROUNDS_LEAST ? ROUNDS_LEAST : rounds);
         return;
     }
-    trial_sample(s, time, p->clean);
+    if (s->round == 0) prime(s);
+    else trial_sample(s, time, p->clean);
 }
 
 /* ---- stretches ----------------------------------------------------------------------------------------------------- */

@@ -273,6 +273,7 @@ void tpt_ahead_end(void); /* the process ends */
 TPT_MUST_USE tpt_status_t *tpt_ahead_compile(tpt_prog_t *prog, const char *text, int device);
 TPT_MUST_USE tpt_status_t *tpt_prog_compile_now(tpt_prog_t *prog, const char *text, int device);
 void tpt_ahead_drain(void);
+bool tpt_ahead_is_busy(void); /* programs are being made */
 void tpt_ahead_forget(void); /* for tests: the environment has changed */
 void tpt_race_drain(void);
 /* race.c: compiles while the remote cache is asked; who comes first wins. */
@@ -320,9 +321,9 @@ typedef struct tpt_stretch {
     int follower;        /* the stretch that came after it last; -1: none that is known */
     int repeats;
     int64_t since; /* ns: its first repeat */
-    int nsets, best, trial, round; /* trial: the set that is being timed; -1: all were */
+    int nsets, best, trial, round, rounds; /* trial: the set that is being timed; -1: all were. rounds: there will be */
     tpt_pace_set_t sets[TPT_PACE_SETS];
-    int settled, waited, nsamples[TPT_PACE_SETS];
+    int primed, settled, waited, nsamples[TPT_PACE_SETS];
     int64_t samples[TPT_PACE_SETS][TPT_PACE_SAMPLES]; /* ns */
 } tpt_stretch_t;
 typedef struct tpt_pace {
