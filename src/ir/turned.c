@@ -1,6 +1,6 @@
 /* turned.c - elementwise ops and reductions of turned values (tpt_ir_turn: what a convolution gives, for example, whose features
- * the processor's compiler wants last). They are computed on what was turned, and their result is turned in its place. Where that
- * goes into the next convolution, which turns it back, both turns vanish; where nothing else reads it, none is left. */
+ * the processor's compiler wants last). They are computed on what was turned, and their result is turned in its place. Where
+ * that goes into the next convolution, which turns it back, both turns vanish; where nothing else reads it, none is left. */
 #include <string.h>
 
 #include "ir_internal.h"
@@ -20,8 +20,8 @@ static bool goes_along(const tpt_ir_t *ir, tpt_val_t v, const tpt_node_t *turn) 
     const tpt_node_t *node = maker(ir, v);
     if (node == NULL) return false;
     if (node->kind == TPT_KIND_BROADCAST) return tpt_type_numel(tpt_in_type(ir, node, 0)) < tpt_ir_numel(ir, v);
-    return node == turn || (node->kind == TPT_KIND_TRANSPOSE && node->sub != 0 && node->nints == turn->nints &&
-                            memcmp(node->ints[0], turn->ints[0], sizeof *node->ints[0] * (size_t)node->nints) == 0);
+    return turn_of(ir, v) != NULL && node->nints == turn->nints &&
+           memcmp(node->ints[0], turn->ints[0], sizeof *node->ints[0] * (size_t)node->nints) == 0;
 }
 
 /* The operand as it was before the turn. */

@@ -57,7 +57,8 @@ static struct {
 
 static void raise_to(_Atomic int64_t *most, int64_t now) {
     int64_t before = atomic_load_explicit(most, memory_order_relaxed);
-    while (now > before && !atomic_compare_exchange_weak_explicit(most, &before, now, memory_order_relaxed, memory_order_relaxed)) {
+    while (now > before &&
+           !atomic_compare_exchange_weak_explicit(most, &before, now, memory_order_relaxed, memory_order_relaxed)) {
     }
 }
 
