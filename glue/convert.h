@@ -180,8 +180,11 @@ void call_row(const Binding& binding, std::vector<c10::IValue>* stack);
 bool wants_line(const Binding& binding);  // does the call note the Python line?
 
 // ---- direct.cpp
-// A typed kernel that saves the stack, for the commonest signatures.
-std::optional<torch::CppFunction> direct_kernel(const Binding& binding);
+// Typed kernels that save the stack, for the commonest signatures: the device's own and autograd's.
+struct DirectKernels {
+  torch::CppFunction device, autograd;
+};
+std::optional<DirectKernels> direct_kernel(const Binding& binding);
 
 // ---- fallback.cpp
 // A row of kind TPT_ROW_HOST: PyTorch's cpu kernel on copies of the arguments, its results put on their device.

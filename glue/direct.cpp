@@ -2,6 +2,7 @@
 // C++ arguments where they lie: a stack of IValues takes references to tensors, and PyTorch takes and drops the GIL whenever a
 // tensor that Python alone held gets a second owner. Whatever is not plain goes to the boxed kernel.
 #include <ATen/MemoryOverlap.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/boxing/impl/boxing.h>
 #include <ATen/core/function_schema.h>
 #include <ATen/core/jit_type.h>
@@ -175,6 +176,7 @@ class DirectKernel final {
 
  private:
   C10_NOINLINE R boxed(A... args) const {
+    const at::AutoDispatchBelowADInplaceOrView guard;  // autograd has had its turn, or passed it up
     torch::jit::Stack stack = c10::impl::boxArgs(args...);
     call_row(binding_, &stack);
     if constexpr (std::is_same_v<R, at::Tensor&>)
@@ -187,6 +189,49 @@ class DirectKernel final {
     return const_cast<at::Tensor&>(first);
   }
   const Binding& binding_;
+};
+
+// ---- autograd's turn of the same call ----------------------------------------------------------------------------------
+
+// What a call's dispatch keys are where nothing stands between autograd and this device. Numbers come as tensors on the cpu.
+bool only_ours(c10::DispatchKeySet keys) {
+  constexpr c10::DispatchKeySet kPlain({c10::DispatchKey::AutogradPrivateUse1, c10::DispatchKey::ADInplaceOrView, kKey,
+                                        c10::DispatchKey::AutogradCPU, c10::DispatchKey::CPU});
+  return (keys.raw_repr() & ~kPlain.raw_repr()) == 0;
+}
+
+// Would autograd note something of a call with this argument?
+bool is_followed(const at::Tensor& tensor) {
+  if (C10_LIKELY(tensor.unsafeGetTensorImpl()->autograd_meta() == nullptr)) return false;
+  return (c10::GradMode::is_enabled() && tensor.requires_grad()) || tensor._fw_grad(/*level=*/0).defined();
+}
+bool is_followed(const std::optional<at::Tensor>& tensor) { return tensor.has_value() && is_followed(*tensor); }
+template <class T>
+bool is_followed(const T&) {
+  return false;
+}
+
+template <class R, class... A>
+class AutogradKernel final {
+ public:
+  explicit AutogradKernel(const Binding* binding) : direct_(binding), handle_(binding->handle.typed<R(A...)>()) {}
+
+  R operator()(c10::DispatchKeySet keys, A... args) const {
+    if (C10_UNLIKELY(!only_ours(keys) || (is_followed(args) || ...))) {
+      return handle_.redispatch(keys.remove(c10::DispatchKey::AutogradPrivateUse1).add(c10::DispatchKey::AutogradOther), args...);
+    }
+    if constexpr (std::is_same_v<R, at::Tensor&>) {
+      at::Tensor& written = direct_(args...);
+      written.unsafeGetTensorImpl()->bump_version();
+      return written;
+    } else {
+      return direct_(args...);
+    }
+  }
+
+ private:
+  DirectKernel<R, A...> direct_;
+  c10::TypedOperatorHandle<R(A...)> handle_;
 };
 
 // ---- which signature is which kernel ------------------------------------------------------------------------------------
@@ -224,7 +269,7 @@ constexpr const char* type_name() {
     return "?";
 }
 
-using Make = torch::CppFunction (*)(const Binding*);
+using Make = DirectKernels (*)(const Binding*);
 using Table = std::unordered_map<std::string, Make>;
 
 template <class R, class... A>
@@ -232,7 +277,9 @@ void enter(Table* table, R (*)(A...)) {
   std::string key;
   for (const char* name : {type_name<A>()...}) key += std::string(name) + ",";
   key += ">" + std::to_string(Take<R>::kCount);
-  (*table)[key] = [](const Binding* binding) { return torch::CppFunction(DirectKernel<R, A...>(binding)); };
+  (*table)[key] = [](const Binding* binding) {
+    return DirectKernels{torch::CppFunction(DirectKernel<R, A...>(binding)), torch::CppFunction(AutogradKernel<R, A...>(binding))};
+  };
 }
 
 template <class F>
@@ -311,7 +358,7 @@ std::string signature(const Binding& binding) {
 
 }  // namespace
 
-std::optional<torch::CppFunction> direct_kernel(const Binding& binding) {
+std::optional<DirectKernels> direct_kernel(const Binding& binding) {
   constexpr uint32_t kBoxed = TPT_ROW_DYNAMIC | TPT_ROW_HOST | TPT_ROW_HOST_CPU;
   const bool special = binding.before != Before::Nothing || binding.rng_arg >= 0 || binding.device_slot >= 0 ||
                        binding.layout_slot >= 0 || binding.foreach || binding.has_out || (binding.flags & kBoxed) != 0;

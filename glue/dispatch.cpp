@@ -336,12 +336,13 @@ class TableKernel final : public c10::OperatorKernel {
   const Binding* binding_;
 };
 
-torch::Library& library_of(const std::string& space) {
-  // Never freed: the registrations live as long as the process.
+// Registers what is called for one overload of an operator and dispatch key. Never taken back: it lives as long as the process.
+void implement(const std::string& name, c10::DispatchKey key, torch::CppFunction kernel) {
   static auto* libraries = new std::unordered_map<std::string, torch::Library*>();
-  auto& library = (*libraries)[space];
-  if (library == nullptr) library = new torch::Library(torch::Library::IMPL, space, kKey, __FILE__, __LINE__);
-  return *library;
+  const size_t colon = name.find("::");
+  auto& library = (*libraries)[name.substr(0, colon) + c10::toString(key)];
+  if (library == nullptr) library = new torch::Library(torch::Library::IMPL, name.substr(0, colon), key, __FILE__, __LINE__);
+  library->impl(name.substr(colon + 2).c_str(), std::move(kernel));
 }
 
 // For tests and docs: "ok|schema|row" of what is registered, "skipped|name|reason" of what is not.
@@ -404,12 +405,15 @@ void register_rows() {
     bind_rows();
     for (const Binding* binding : bindings()) {
       if (binding->flags & TPT_ROW_GLUE) continue;
-      const size_t colon = binding->name.find("::");
       auto direct = direct_kernel(*binding);
-      library_of(binding->name.substr(0, colon))
-          .impl(binding->name.substr(colon + 2).c_str(),
-                direct.has_value() ? std::move(*direct)
-                                   : torch::CppFunction::makeFromBoxedFunctor(std::make_unique<TableKernel>(binding)));
+      if (!direct.has_value()) {
+        implement(binding->name, kKey, torch::CppFunction::makeFromBoxedFunctor(std::make_unique<TableKernel>(binding)));
+        continue;
+      }
+      implement(binding->name, kKey, std::move(direct->device));
+      if (binding->handle.hasKernelForDispatchKey(c10::DispatchKey::Autograd)) {
+        implement(binding->name, c10::DispatchKey::AutogradPrivateUse1, std::move(direct->autograd));
+      }
     }
     return true;
   }();

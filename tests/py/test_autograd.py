@@ -1,0 +1,170 @@
+"""Autograd's turn of a call: what it notes, what it refuses, and the calls of which it has nothing to note."""
+
+import pytest
+import torch
+from torch.autograd import forward_ad
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+def on_both(run):
+    """The same run on both devices: what it returns."""
+    torch.manual_seed(0)
+    numbers = torch.rand(3, 4), torch.rand(3, 4)
+    return run(*(n.clone() for n in numbers)), run(*(n.to("tpu") for n in numbers))
+
+
+def equal(got, want):
+    torch.testing.assert_close(got, want, check_device=False)
+
+
+@pytest.mark.parametrize("grad", [True, False])
+@pytest.mark.parametrize("followed", [(), (0,), (1,), (0, 1)])
+@pytest.mark.parametrize(
+    "op",
+    [torch.add, torch.mul, torch.sub, torch.div, lambda x, y: x @ y.T, lambda x, y: x * 1.5 + y, lambda x, y: torch.addcmul(x, x, y)],
+)
+def test_gradients_of_some_or_no_arguments(op, followed, grad):
+    def run(*args):
+        leaves = [args[i].requires_grad_() for i in followed]
+        with torch.set_grad_enabled(grad):
+            result = op(*args)
+        assert result.requires_grad == (grad and bool(followed))
+        name = type(result.grad_fn).__name__
+        if result.requires_grad:
+            result.sum().backward()
+        return result.detach().cpu(), name, [leaf.grad.cpu() if leaf.grad is not None else None for leaf in leaves]
+
+    want, got = on_both(run)
+    assert got[1] == want[1]
+    equal(got[0], want[0])
+    for g, w in zip(got[2], want[2], strict=True):
+        assert (g is None) == (w is None)
+        if w is not None:
+            equal(g, w)
+
+
+@pytest.mark.parametrize("grad", [True, False])
+def test_versions_of_what_is_written(grad):
+    def run(x, y):
+        leaf = y.clone().requires_grad_()
+        row, seen = x[0], []
+        with torch.set_grad_enabled(grad):
+            for write in (
+                lambda: x.add_(y),
+                lambda: x.mul_(1.5),
+                lambda: row.add_(1),
+                lambda: x.detach().add_(1),
+                lambda: x.data.add_(1),
+                lambda: x.neg_(),
+                lambda: x.add_(leaf),
+            ):
+                write()
+                seen.append((x._version, row._version, x.requires_grad))
+        return seen, x.detach().cpu()
+
+    want, got = on_both(run)
+    assert got[0] == want[0]
+    equal(got[1], want[1])
+
+
+def test_writes_to_what_was_saved_are_refused():
+    def run(x, y):
+        leaf = x.requires_grad_()
+        product = leaf * y
+        y.add_(1)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            product.sum().backward()
+        with pytest.raises(RuntimeError, match="a leaf Variable that requires grad is being used in an in-place operation"):
+            leaf.add_(1)
+        with torch.no_grad():
+            leaf.add_(1)
+        with pytest.raises(RuntimeError, match="a view of a leaf Variable that requires grad"):
+            leaf[0].add_(1)
+        return leaf.detach().cpu()
+
+    want, got = on_both(run)
+    equal(got, want)
+
+
+def test_writes_to_views_reach_the_base_of_the_graph():
+    def run(x, y):
+        leaf = y.requires_grad_()
+        base = x * 1
+        base[1].mul_(leaf[0])
+        base[:, 2].add_(leaf[:, 1])
+        base.sum().backward()
+        return base.detach().cpu(), leaf.grad.cpu()
+
+    for got, want in zip(*reversed(on_both(run)), strict=True):
+        equal(got, want)
+
+
+@pytest.mark.parametrize("grad", [True, False])
+def test_forward_mode(grad):
+    def run(x, y):
+        with torch.set_grad_enabled(grad), forward_ad.dual_level():
+            dual = forward_ad.make_dual(x, y)
+            result = dual * 2 + y
+            other = y.clone().add_(dual)
+            return [forward_ad.unpack_dual(t).tangent.cpu() for t in (result, other, dual @ y.T)]
+
+    for got, want in zip(*reversed(on_both(run)), strict=True):
+        equal(got, want)
+
+
+def test_inference_tensors():
+    def run(x, y):
+        with torch.inference_mode():
+            made = x + y
+            made.add_(1)
+        assert (made + y).is_inference() is False and made.is_inference()
+        with pytest.raises(RuntimeError, match="Inplace update to inference tensor outside InferenceMode"):
+            made.add_(y)
+        leaf = x.clone().requires_grad_()
+        with pytest.raises(RuntimeError, match="Inference tensors cannot be saved for backward"):
+            leaf * made
+        return y.add_(made).cpu(), y._version
+
+    want, got = on_both(run)
+    equal(got[0], want[0])
+    assert got[1] == want[1]
+
+
+def test_what_stands_below_autograd_still_sees_the_call():
+    seen = []
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    x, y = torch.rand(3, 4).to("tpu"), torch.rand(3, 4).to("tpu")
+    with Watch():
+        x.add_(y)
+        x + y
+    assert seen == ["aten.add_.Tensor", "aten.add.Tensor"]
+
+
+def test_transforms_and_complex_bits():
+    def run(x, y):
+        vmapped = torch.func.vmap(lambda a, b: a.mul(2).add_(b))(x, y)
+        gradient = torch.func.grad(lambda a: (a * y).add(1).sum())(x)
+        twisted = torch.complex(x, y)
+        imaginary = twisted.conj().imag  # a negated view
+        return vmapped.cpu(), gradient.cpu(), (imaginary + x).cpu(), (twisted.conj() * twisted).cpu()
+
+    for got, want in zip(*reversed(on_both(run)), strict=True):
+        equal(got, want)
+
+
+def test_functionalized_writes():
+    def run(x, y):
+        def write(a, b):
+            a = a.clone()
+            a[0].add_(b[1])
+            return a.mul_(2)
+
+        return torch.func.functionalize(write)(x, y).cpu()
+
+    want, got = on_both(run)
+    equal(got, want)
