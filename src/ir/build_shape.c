@@ -64,6 +64,12 @@ tpt_val_t tpt_ir_transpose(tpt_ir_t *ir, tpt_val_t x, const int64_t *perm) { ret
 
 tpt_val_t tpt_ir_turn(tpt_ir_t *ir, tpt_val_t x, const int64_t *perm) { return permuted(ir, x, perm, true); }
 
+void tpt_ir_turn_made(tpt_ir_t *ir, tpt_val_t v) {
+    const int32_t made = ir->values[v]->node;
+    if (made < 0 || ir->nodes[made]->kind != TPT_KIND_TRANSPOSE) return;
+    if (ir->has_kernels && tpt_ir_numel(ir, v) >= TURN_LEAST) ir->nodes[made]->sub = true;
+}
+
 tpt_val_t tpt_ir_slice(tpt_ir_t *ir, tpt_val_t x, const int64_t *starts, const int64_t *limits, const int64_t *strides) {
     static const int64_t ones[TPT_MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
     if (!tpt_ir_good(ir, x)) return TPT_VAL_NONE;

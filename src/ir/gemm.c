@@ -13,80 +13,113 @@
 #define DEEPEST 16               /* views of views that are seen through */
 #define SLICED_MOST 8            /* a slice that is less than one part in so many is made: what it is cut from may never be */
 
-/* A value as a window on the elements of another one. */
+#define PIECES (2 * TPT_MAX_RANK)
+
+/* A run of places along a dim. */
+typedef struct piece {
+    int dim;
+    int64_t size, stride;
+} piece_t;
+
+/* A value as a window on the elements of another one. The places along each of its dims are those of its pieces, the outermost
+ * first: a reshape that merges dims which do not lie behind one another makes one dim of several pieces. */
 typedef struct window {
     tpt_val_t base;
     int64_t at;
-    int rank;
-    int64_t dims[TPT_MAX_RANK], strides[TPT_MAX_RANK];
+    int rank, n;
+    piece_t pieces[PIECES];
 } window_t;
 
 static void whole(const tpt_ir_t *ir, tpt_val_t v, window_t *out) {
     const tpt_type_t *type = tpt_ir_type(ir, v);
-    *out = (window_t){.base = v, .rank = type->rank};
+    *out = (window_t){.base = v, .rank = type->rank, .n = type->rank};
     int64_t stride = 1;
     for (int i = type->rank - 1; i >= 0; i--) {
-        out->dims[i] = type->dims[i];
-        out->strides[i] = stride;
+        out->pieces[i] = (piece_t){i, type->dims[i], stride};
         stride *= type->dims[i];
     }
 }
 
+/* How many pieces dim d has, the first of them at *out_first. */
+static int pieces_of(const window_t *w, int d, int *out_first) {
+    int n = 0;
+    for (int i = 0; i < w->n; i++)
+        if (w->pieces[i].dim == d && n++ == 0) *out_first = i;
+    return n;
+}
+
 static void see_transpose(window_t *w, const int64_t *perm) {
     const window_t in = *w;
-    for (int i = 0; i < w->rank; i++) {
-        w->dims[i] = in.dims[perm[i]];
-        w->strides[i] = in.strides[perm[i]];
-    }
+    w->n = 0;
+    for (int i = 0; i < w->rank; i++)
+        for (int k = 0; k < in.n; k++)
+            if (in.pieces[k].dim == perm[i]) w->pieces[w->n++] = (piece_t){i, in.pieces[k].size, in.pieces[k].stride};
 }
 
 static bool see_slice(const tpt_ir_t *ir, window_t *w, const tpt_node_t *node, const tpt_type_t *type) {
+    const tpt_type_t *whole_type = tpt_in_type(ir, node, 0);
     const bool argument = ir->values[w->base]->node < 0;
     int64_t part = 1;
     for (int i = 0; i < w->rank; i++) {
-        part *= type->dims[i] > 0 ? w->dims[i] / type->dims[i] : 1;
-        w->at += node->ints[0][i] * w->strides[i];
-        w->strides[i] *= node->ints[2][i];
-        w->dims[i] = type->dims[i];
+        int at = 0;
+        part *= type->dims[i] > 0 ? whole_type->dims[i] / type->dims[i] : 1;
+        if (type->dims[i] == whole_type->dims[i]) continue;
+        if (pieces_of(w, i, &at) != 1) return false;
+        w->at += node->ints[0][i] * w->pieces[at].stride;
+        w->pieces[at].stride *= node->ints[2][i];
+        w->pieces[at].size = type->dims[i];
     }
     return argument || part <= SLICED_MOST;
 }
 
-static void see_broadcast(window_t *w, const int64_t *map, const tpt_type_t *type) {
+static bool see_broadcast(window_t *w, const int64_t *map, const tpt_type_t *type) {
     const window_t in = *w;
     w->rank = type->rank;
+    w->n = 0;
     for (int i = 0; i < type->rank; i++) {
-        w->dims[i] = type->dims[i];
-        w->strides[i] = 0;
+        int from = -1, at = 0;
+        for (int k = 0; k < in.rank; k++)
+            if (map[k] == i) from = k;
+        const int n = from < 0 ? 0 : pieces_of(&in, from, &at);
+        const bool spread = n == 0 || (n == 1 && in.pieces[at].size == 1);
+        if (w->n + n + 1 > PIECES) return false;
+        if (spread) w->pieces[w->n++] = (piece_t){i, type->dims[i], 0};
+        for (int k = 0; k < n && !spread; k++) w->pieces[w->n++] = (piece_t){i, in.pieces[at + k].size, in.pieces[at + k].stride};
     }
-    for (int i = 0; i < in.rank; i++) w->strides[map[i]] = in.dims[i] == 1 ? 0 : in.strides[i];
+    return true;
 }
 
-/* The same elements in dims of other sizes, if strides can say it: as many dims as hold equally many elements at a time. */
+/* Behind the pieces of the same dim before it, or one run with the last of them. */
+static bool add_piece(window_t *w, int dim, int64_t size, int64_t stride) {
+    piece_t *last = w->n > 0 && w->pieces[w->n - 1].dim == dim ? &w->pieces[w->n - 1] : NULL;
+    if (last != NULL && size == 1) return true;
+    if (last != NULL && (last->size == 1 || last->stride == size * stride)) {
+        *last = (piece_t){dim, last->size * size, stride};
+        return true;
+    }
+    if (w->n == PIECES) return false;
+    w->pieces[w->n++] = (piece_t){dim, size, stride};
+    return true;
+}
+
+/* The same elements in dims of other sizes: dims take pieces, or parts of them. */
 static bool see_reshape(window_t *w, const tpt_type_t *type) {
     const window_t in = *w;
-    int from = 0, to = 0;
+    int64_t left = in.n > 0 ? in.pieces[0].size : 1; /* of piece `from` */
+    int from = 0;
     w->rank = type->rank;
-    while (from < in.rank || to < type->rank) {
-        int64_t have = 1, want = 1;
-        const int from0 = from, to0 = to;
-        do {
-            if (from < in.rank && (have <= want || to == type->rank)) have *= in.dims[from++];
-            else want *= type->dims[to++];
-        } while (have != want && (from < in.rank || to < type->rank));
-        if (have != want || have == 0) return false;
-        int64_t stride = 0, reach = 0; /* of the dims taken, from the last on: one run? */
-        for (int i = from - 1; i >= from0; i--) {
-            if (in.dims[i] == 1) continue;
-            if (reach != 0 && in.strides[i] != reach) return false;
-            if (reach == 0) stride = in.strides[i];
-            reach = in.strides[i] * in.dims[i];
-            if (reach == 0) return false;
-        }
-        for (int i = to - 1; i >= to0; i--) {
-            w->dims[i] = type->dims[i];
-            w->strides[i] = stride;
-            stride *= type->dims[i];
+    w->n = 0;
+    if (tpt_type_numel(type) == 0) return false;
+    for (int i = 0; i < type->rank; i++) {
+        int64_t wanted = type->dims[i];
+        if (wanted == 1 && !add_piece(w, i, 1, 1)) return false;
+        while (wanted > 1) {
+            for (; left == 1 && from + 1 < in.n; left = in.pieces[from].size) from++;
+            const int64_t size = left < wanted ? left : wanted;
+            if (size == 1 || left % size != 0 || wanted % size != 0) return false;
+            left /= size;
+            wanted /= size;
+            if (!add_piece(w, i, size, in.pieces[from].stride * left)) return false;
         }
     }
     return true;
@@ -100,8 +133,10 @@ static void window_of(const tpt_ir_t *ir, tpt_val_t v, int depth, window_t *out)
         const bool view = kind == TPT_KIND_TRANSPOSE || kind == TPT_KIND_SLICE || kind == TPT_KIND_RESHAPE || kind == TPT_KIND_BROADCAST;
         if (view) window_of(ir, node->in[0], depth + 1, out);
         if (kind == TPT_KIND_TRANSPOSE) see_transpose(out, node->ints[0]);
-        if (kind == TPT_KIND_BROADCAST) see_broadcast(out, node->ints[0], tpt_ir_type(ir, v));
-        seen = kind == TPT_KIND_SLICE ? see_slice(ir, out, node, tpt_ir_type(ir, v)) : kind == TPT_KIND_RESHAPE ? see_reshape(out, tpt_ir_type(ir, v)) : view;
+        seen = view;
+        if (kind == TPT_KIND_BROADCAST) seen = see_broadcast(out, node->ints[0], tpt_ir_type(ir, v));
+        if (kind == TPT_KIND_SLICE) seen = see_slice(ir, out, node, tpt_ir_type(ir, v));
+        if (kind == TPT_KIND_RESHAPE) seen = see_reshape(out, tpt_ir_type(ir, v));
     }
     if (!seen) whole(ir, v, out);
 }
@@ -115,7 +150,7 @@ typedef struct run {
 
 typedef struct runs {
     int n;
-    run_t runs[TPT_MAX_RANK];
+    run_t runs[2 * PIECES];
 } runs_t;
 
 /* Behind all others: further in. */
@@ -132,15 +167,34 @@ static bool among(int n, const int64_t *dims, int d) {
     return false;
 }
 
+/* Of the dims that are neither batch nor contracted; how far they move in the result, whose dims behind them take `stride`. */
 static void free_runs(const window_t *w, const tpt_ir_dot_t *d, const int64_t *batch, const int64_t *contract, int64_t stride, runs_t *out) {
     *out = (runs_t){0};
-    int64_t places[TPT_MAX_RANK];
-    for (int i = w->rank - 1; i >= 0; i--) {
+    int64_t places[PIECES];
+    for (int i = w->n - 1; i >= 0; i--) {
         places[i] = stride;
-        if (!among(d->n_batch, batch, i) && !among(d->n_contract, contract, i)) stride *= w->dims[i];
+        if (!among(d->n_batch, batch, w->pieces[i].dim) && !among(d->n_contract, contract, w->pieces[i].dim)) stride *= w->pieces[i].size;
     }
-    for (int i = 0; i < w->rank; i++)
-        if (!among(d->n_batch, batch, i) && !among(d->n_contract, contract, i)) append(out, w->dims[i], w->strides[i], places[i]);
+    for (int i = 0; i < w->n; i++)
+        if (!among(d->n_batch, batch, w->pieces[i].dim) && !among(d->n_contract, contract, w->pieces[i].dim))
+            append(out, w->pieces[i].size, w->pieces[i].stride, places[i]);
+}
+
+/* A dim of x and one of y of the same size, in runs that are one piece in both; false: their pieces do not fit together. */
+static bool shared_runs(const window_t *x, int dx, const window_t *y, int dy, runs_t *out) {
+    int i = 0, k = 0;
+    const int ni = pieces_of(x, dx, &i), nk = pieces_of(y, dy, &k), endi = i + ni, endk = k + nk;
+    int64_t a = ni > 0 ? x->pieces[i].size : 1, b = nk > 0 ? y->pieces[k].size : 1;
+    for (;;) {
+        for (; a == 1 && i + 1 < endi; a = x->pieces[i].size) i++;
+        for (; b == 1 && k + 1 < endk; b = y->pieces[k].size) k++;
+        if (a == 1 || b == 1) return a == b;
+        const int64_t size = a < b ? a : b;
+        if (a % size != 0 || b % size != 0) return false;
+        a /= size;
+        b /= size;
+        append(out, size, x->pieces[i].stride * a, y->pieces[k].stride * b);
+    }
 }
 
 static int64_t volume(const runs_t *r) {
@@ -168,24 +222,31 @@ static bool place(int64_t rows, int64_t columns, int64_t row, int64_t column, in
     return *out_turned ? row == 1 && column >= rows : row >= columns;
 }
 
+/* One product for each place along the batch dims. */
+static bool add_batches(tpt_gemm_t *g, const window_t *x, const window_t *y, const tpt_ir_dot_t *d, int64_t volume_of_one) {
+    runs_t runs = {0};
+    int64_t places[2 * PIECES], c = volume_of_one;
+    for (int i = 0; i < d->n_batch; i++)
+        if (!shared_runs(x, (int)d->lhs_batch[i], y, (int)d->rhs_batch[i], &runs)) return false;
+    for (int i = runs.n - 1; i >= 0; i--) {
+        places[i] = c;
+        c *= runs.runs[i].size;
+    }
+    for (int i = 0; i < runs.n; i++)
+        if (!add_loop(g, runs.runs[i].size, runs.runs[i].one, runs.runs[i].other, places[i])) return false;
+    return true;
+}
+
 static bool fill(tpt_gemm_t *g, const window_t *x, const window_t *y, const tpt_ir_dot_t *d) {
     runs_t rows, columns, inner = {0};
     free_runs(y, d, d->rhs_batch, d->rhs_contract, 1, &columns);
     free_runs(x, d, d->lhs_batch, d->lhs_contract, volume(&columns), &rows);
-    for (int i = 0; i < d->n_contract; i++) append(&inner, x->dims[d->lhs_contract[i]], x->strides[d->lhs_contract[i]], y->strides[d->rhs_contract[i]]);
+    for (int i = 0; i < d->n_contract; i++)
+        if (!shared_runs(x, (int)d->lhs_contract[i], y, (int)d->rhs_contract[i], &inner)) return false;
     if (inner.n > 1 || rows.n < 1 || columns.n < 1) return false;
     const run_t m = rows.runs[rows.n - 1], n = columns.runs[columns.n - 1], k = inner.n == 1 ? inner.runs[0] : (run_t){1, 1, 1};
     *g = (tpt_gemm_t){.m = m.size, .n = n.size, .k = k.size, .ldc = m.other, .a_at = x->at, .b_at = y->at};
-    int64_t c = volume(&columns) * volume(&rows);
-    int64_t places[TPT_MAX_RANK];
-    for (int i = d->n_batch - 1; i >= 0; i--) {
-        places[i] = c;
-        c *= x->dims[d->lhs_batch[i]];
-    }
-    for (int i = 0; i < d->n_batch; i++) {
-        const int64_t a = x->strides[d->lhs_batch[i]], size = x->dims[d->lhs_batch[i]];
-        if (size != 1 && !add_loop(g, size, a, y->strides[d->rhs_batch[i]], places[i])) return false;
-    }
+    if (!add_batches(g, x, y, d, volume(&columns) * volume(&rows))) return false;
     for (int i = 0; i + 1 < rows.n; i++)
         if (!add_loop(g, rows.runs[i].size, rows.runs[i].one, 0, rows.runs[i].other)) return false;
     for (int i = 0; i + 1 < columns.n; i++)
@@ -204,8 +265,15 @@ static bool worth(const tpt_ir_t *ir, tpt_val_t x, tpt_val_t y, const tpt_ir_dot
     return products >= LEAST_PRODUCTS;
 }
 
+/* An operand that has to be made, as a transposition with its dims merged: by the runtime's routine, and once for all that read
+ * it. XLA makes it anew in each reader, 1 ns an element. */
+static void turn_operand(tpt_ir_t *ir, tpt_val_t v) {
+    const int32_t made = ir->values[v]->node;
+    if (made >= 0 && ir->nodes[made]->kind == TPT_KIND_RESHAPE) tpt_ir_turn_made(ir, ir->nodes[made]->in[0]);
+}
+
 /* The product of x and y, each seen through its views if that can be; false: it is none of this kind. */
-static bool see(const tpt_ir_t *ir, tpt_val_t x, tpt_val_t y, const tpt_ir_dot_t *d, tpt_gemm_t *out, tpt_val_t *in) {
+static bool see(tpt_ir_t *ir, tpt_val_t x, tpt_val_t y, const tpt_ir_dot_t *d, tpt_gemm_t *out, tpt_val_t *in) {
     window_t a[2], b[2];
     window_of(ir, x, 0, &a[0]);
     window_of(ir, y, 0, &b[0]);
@@ -214,7 +282,10 @@ static bool see(const tpt_ir_t *ir, tpt_val_t x, tpt_val_t y, const tpt_ir_dot_t
     for (int i = 0; i < 4; i++) {
         in[TPT_GEMM_A] = a[i & 1].base;
         in[TPT_GEMM_B] = b[i >> 1].base;
-        if (fill(out, &a[i & 1], &b[i >> 1], d)) return true;
+        if (!fill(out, &a[i & 1], &b[i >> 1], d)) continue;
+        turn_operand(ir, in[TPT_GEMM_A]);
+        turn_operand(ir, in[TPT_GEMM_B]);
+        return true;
     }
     return false;
 }
@@ -262,12 +333,14 @@ tpt_val_t tpt_ir_gemm_add(tpt_ir_t *ir, tpt_val_t x, tpt_val_t y, tpt_val_t self
     if (!worth(ir, x, y, &d) || !see(ir, x, y, &d, &g, in)) return TPT_VAL_NONE;
     const tpt_type_t type = tpt_type_make(tpt_ir_dtype(ir, x), 2, (int64_t[]){tpt_ir_dim(ir, x, 0), tpt_ir_dim(ir, y, 1)});
     window_t added, a, b;
-    window_of(ir, tpt_ir_broadcast_to(ir, self, 2, type.dims), 0, &added);
+    self = tpt_ir_broadcast_to(ir, self, 2, type.dims);
+    window_of(ir, self, 0, &added);
+    if (added.n != 2) whole(ir, self, &added);
     window_of(ir, alpha, 0, &a);
     window_of(ir, beta, 0, &b);
     g.adds = 1;
-    g.d_row = added.strides[0];
-    g.d_column = added.strides[1];
+    g.d_row = added.pieces[0].stride;
+    g.d_column = added.pieces[1].stride;
     g.d_at = added.at;
     g.alpha_at = a.at;
     g.beta_at = b.at;

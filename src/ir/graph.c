@@ -324,7 +324,7 @@ static tpt_status_t *emit_node(tpt_ir_t *ir, const tpt_emit_t *emit, tpt_val_t *
 void tpt_ir_emit(tpt_ir_t *ir, const tpt_emit_t *emit, tpt_val_t *out) {
     bool good = ir->error == NULL;
     for (int i = 0; i < emit->nin && good; i++) good = tpt_ir_good(ir, emit->in[i]);
-    if (good && tpt_ir_emit_turned(ir, emit, out)) return;
+    if (good && (tpt_ir_emit_turned(ir, emit, out) || tpt_ir_emit_padded(ir, emit, out))) return;
     tpt_status_t *status = good ? emit_node(ir, emit, out) : NULL;
     if (status != NULL) tpt_ir_fail(ir, status);
     for (int i = 0; i < emit->nout && ir->error != NULL; i++) out[i] = TPT_VAL_NONE;

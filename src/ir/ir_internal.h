@@ -142,8 +142,12 @@ bool tpt_ir_good(tpt_ir_t *ir, tpt_val_t v);
 bool tpt_ir_dead(tpt_ir_t *ir); /* an error was met: do nothing */
 /* The dot as a call of the runtime's routine (gemm.c), its result of `type`; TPT_VAL_NONE: XLA's will do. */
 tpt_val_t tpt_ir_gemm(tpt_ir_t *ir, tpt_val_t x, tpt_val_t y, const tpt_ir_dot_t *d, tpt_type_t type);
+/* If a transposition made v, the runtime's routine is to do it (as of tpt_ir_turn). */
+void tpt_ir_turn_made(tpt_ir_t *ir, tpt_val_t v);
 /* An elementwise op of turned values, done on what was turned (turned.c). False: it is to be emitted as it is. */
 bool tpt_ir_emit_turned(tpt_ir_t *ir, const tpt_emit_t *emit, tpt_val_t *out);
+/* A sum of two padded values whose parts lie side by side, as one padded value (padded.c). False: as above. */
+bool tpt_ir_emit_padded(tpt_ir_t *ir, const tpt_emit_t *emit, tpt_val_t *out);
 bool tpt_ir_in_scope(const tpt_ir_t *ir, int32_t value_block, int32_t user_block);
 
 /* ---- rules: types[] holds the wanted or stored result types on entry, the implied ones on return -------------------- */

@@ -117,6 +117,32 @@ static void test_ir_gemm__attention_heads(void **state) {
     turned = tpt_ir_transpose(ir, heads(ir, k), DIMS(0, 1, 3, 2));
     assert_call(ir, tpt_ir_matmul(ir, heads(ir, q), turned), "%arg0, %arg0",
                 "64, 64, 32, 0, 1, 576, 576, 64, 0, 192, 0, 0, 0, 0, 0, 0, 2, 8, 36864, 36864, 24576, 6, 32, 32, 4096");
+
+    ir = fresh(); /* the same, with batch and heads as one dim: its places are in two runs */
+    all = arg(ir, TPT_F32, 3, DIMS(8, 64, 576));
+    q = tpt_ir_reshape(ir, heads(ir, tpt_ir_slice_dim(ir, all, 2, 0, 192)), 3, DIMS(48, 64, 32));
+    k = tpt_ir_reshape(ir, heads(ir, tpt_ir_slice_dim(ir, all, 2, 192, 384)), 3, DIMS(48, 64, 32));
+    assert_call(ir, tpt_ir_matmul(ir, q, tpt_ir_transpose(ir, k, DIMS(0, 2, 1))), "%arg0, %arg0",
+                "64, 64, 32, 0, 1, 576, 576, 64, 0, 192, 0, 0, 0, 0, 0, 0, 2, 8, 36864, 36864, 24576, 6, 32, 32, 4096");
+
+    ir = fresh(); /* one operand in two runs, the other in one; split again otherwise than it was merged: still two */
+    q = tpt_ir_reshape(ir, heads(ir, arg(ir, TPT_F32, 3, DIMS(8, 64, 192))), 4, DIMS(16, 3, 64, 32));
+    k = tpt_ir_reshape(ir, arg(ir, TPT_F32, 3, DIMS(48, 32, 64)), 4, DIMS(16, 3, 32, 64));
+    assert_call(ir, tpt_ir_matmul(ir, q, k), "%arg0, %arg1",
+                "64, 64, 32, 0, 0, 192, 64, 64, 0, 0, 0, 0, 0, 0, 0, 0, 2, 8, 12288, 12288, 24576, 6, 32, 2048, 4096");
+}
+
+/* Rows in two runs are made by the routine, once for all that read them. */
+static void test_ir_gemm__an_operand_that_is_made(void **state) {
+    (void)state;
+    tpt_ir_t *ir = fresh();
+    tpt_ir_set_has_kernels(ir, true);
+    tpt_val_t merged = tpt_ir_reshape(ir, tpt_ir_transpose(ir, arg(ir, TPT_F32, 4, DIMS(8, 6, 64, 32)), DIMS(0, 2, 1, 3)), 2, DIMS(512, 192));
+    tpt_val_t product = tpt_ir_matmul(ir, merged, arg(ir, TPT_F32, 2, DIMS(192, 64)));
+    tpt_ir_result(ir, tpt_ir_unary(ir, TPT_IR_EXP, merged));
+    char *text = text_of(ir, product);
+    if (strstr(text, "stablehlo.transpose") != NULL || strstr(text, "tpt_permute") == NULL) fail_msg("no routine:\n%s", text);
+    free(text);
 }
 
 static void test_ir_gemm__slices(void **state) {
@@ -346,6 +372,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ir_gemm__plain_and_transposed),
         cmocka_unit_test(test_ir_gemm__attention_heads),
+        cmocka_unit_test(test_ir_gemm__an_operand_that_is_made),
         cmocka_unit_test(test_ir_gemm__slices),
         cmocka_unit_test(test_ir_gemm__expanded_batch),
         cmocka_unit_test(test_ir_gemm__reshapes),

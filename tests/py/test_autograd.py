@@ -21,7 +21,15 @@ def equal(got, want):
 @pytest.mark.parametrize("followed", [(), (0,), (1,), (0, 1)])
 @pytest.mark.parametrize(
     "op",
-    [torch.add, torch.mul, torch.sub, torch.div, lambda x, y: x @ y.T, lambda x, y: x * 1.5 + y, lambda x, y: torch.addcmul(x, x, y)],
+    [
+        torch.add,
+        torch.mul,
+        torch.sub,
+        torch.div,
+        lambda x, y: x @ y.T,
+        lambda x, y: x * 1.5 + y,
+        lambda x, y: torch.addcmul(x, x, y),
+    ],
 )
 def test_gradients_of_some_or_no_arguments(op, followed, grad):
     def run(*args):

@@ -448,3 +448,52 @@ def test_random_matmuls(part):
             check(fn, x, y, scale=100, twice=False)
         except AssertionError as error:
             raise AssertionError(f"number {i} of part {part}: {tuple(x.shape)} as {tuple(shape)}") from error
+
+
+# ---- heads cut out of one array, and what their gradients become
+
+
+def heads_of(x, cut):
+    """q, k and v of [2, 24, 3 * 4 * 8] as [2, 4, 24, 8], cut out in different ways."""
+    if cut == "select":
+        seen = x.view(2, 24, 3, 4, 8).permute(2, 0, 3, 1, 4)
+        return seen[0], seen[1], seen[2]
+    if cut == "chunk":
+        return tuple(part.view(2, 24, 4, 8).transpose(1, 2) for part in x.chunk(3, -1))
+    return tuple(x[..., 32 * i : 32 * i + 32].reshape(2, 24, 4, 8).transpose(1, 2) for i in (2, 0, 1))
+
+
+@pytest.mark.parametrize("cut", ["select", "chunk", "slice"])
+@pytest.mark.parametrize("by_hand", [True, False])
+def test_attention_of_heads_cut_out(cut, by_hand):
+    def attend(x, w):
+        q, k, v = heads_of(x @ w, cut)
+        if by_hand:
+            unseen = torch.ones(24, 24, dtype=torch.bool, device=x.device).triu(1)
+            y = (q @ k.transpose(-2, -1)).masked_fill(unseen, -1e9).softmax(-1) @ v
+        else:
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return y.transpose(1, 2).reshape(2, 24, 32) @ w[:, :32].t()
+
+    for _ in range(3):  # the later ones as one program
+        check_gradients(attend, rand(2, 24, 32), rand(32, 96), scale=20)
+
+
+PARTS = [
+    ((0, 3), (3, 7), (7, 10)),
+    ((7, 10), (0, 3), (3, 7)),
+    ((0, 4), (6, 10)),
+    ((2, 5), (4, 8)),
+    ((1, 4), (4, 9)),
+    ((0, 10), (0, 10)),
+]
+
+
+@pytest.mark.parametrize("parts", PARTS, ids=str)
+@pytest.mark.parametrize("dim", [0, 1])
+def test_gradients_of_parts_side_by_side(parts, dim):
+    def fn(x):
+        return torch.cat([x.narrow(dim, a, b - a).sin() * (i + 2) for i, (a, b) in enumerate(parts)], dim)
+
+    for _ in range(3):
+        check_gradients(fn, rand(10, 10))
