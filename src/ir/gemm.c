@@ -103,7 +103,7 @@ static bool add_piece(window_t *w, int dim, int64_t size, int64_t stride) {
 }
 
 /* The same elements in dims of other sizes: dims take pieces, or parts of them. */
-static bool see_reshape(window_t *w, const tpt_type_t *type) {
+static bool see_reshape(window_t *w, const tpt_type_t *type, bool in_pieces) {
     const window_t in = *w;
     int64_t left = in.n > 0 ? in.pieces[0].size : 1; /* of piece `from` */
     int from = 0;
@@ -122,21 +122,22 @@ static bool see_reshape(window_t *w, const tpt_type_t *type) {
             if (!add_piece(w, i, size, in.pieces[from].stride * left)) return false;
         }
     }
-    return true;
+    return in_pieces || w->n == w->rank;
 }
 
-static void window_of(const tpt_ir_t *ir, tpt_val_t v, int depth, window_t *out) {
+/* v through as many views as can be; `in_pieces`: also those that make dims of several pieces. */
+static void window_of(const tpt_ir_t *ir, tpt_val_t v, int depth, bool in_pieces, window_t *out) {
     const tpt_node_t *node = ir->values[v]->node >= 0 ? ir->nodes[ir->values[v]->node] : NULL;
     bool seen = false;
     if (node != NULL && depth < DEEPEST) {
         const tpt_kind_t kind = (tpt_kind_t)node->kind;
         const bool view = kind == TPT_KIND_TRANSPOSE || kind == TPT_KIND_SLICE || kind == TPT_KIND_RESHAPE || kind == TPT_KIND_BROADCAST;
-        if (view) window_of(ir, node->in[0], depth + 1, out);
+        if (view) window_of(ir, node->in[0], depth + 1, in_pieces, out);
         if (kind == TPT_KIND_TRANSPOSE) see_transpose(out, node->ints[0]);
         seen = view;
         if (kind == TPT_KIND_BROADCAST) seen = see_broadcast(out, node->ints[0], tpt_ir_type(ir, v));
         if (kind == TPT_KIND_SLICE) seen = see_slice(ir, out, node, tpt_ir_type(ir, v));
-        if (kind == TPT_KIND_RESHAPE) seen = see_reshape(out, tpt_ir_type(ir, v));
+        if (kind == TPT_KIND_RESHAPE) seen = see_reshape(out, tpt_ir_type(ir, v), in_pieces);
     }
     if (!seen) whole(ir, v, out);
 }
@@ -274,15 +275,17 @@ static void turn_operand(tpt_ir_t *ir, tpt_val_t v) {
 
 /* The product of x and y, each seen through its views if that can be; false: it is none of this kind. */
 static bool see(tpt_ir_t *ir, tpt_val_t x, tpt_val_t y, const tpt_ir_dot_t *d, tpt_gemm_t *out, tpt_val_t *in) {
-    window_t a[2], b[2];
-    window_of(ir, x, 0, &a[0]);
-    window_of(ir, y, 0, &b[0]);
-    whole(ir, x, &a[1]);
-    whole(ir, y, &b[1]);
-    for (int i = 0; i < 4; i++) {
-        in[TPT_GEMM_A] = a[i & 1].base;
-        in[TPT_GEMM_B] = b[i >> 1].base;
-        if (!fill(out, &a[i & 1], &b[i >> 1], d)) continue;
+    window_t a[3], b[3];
+    for (int i = 0; i < 2; i++) {
+        window_of(ir, x, 0, i == 0, &a[i]);
+        window_of(ir, y, 0, i == 0, &b[i]);
+    }
+    whole(ir, x, &a[2]);
+    whole(ir, y, &b[2]);
+    for (int i = 0; i < 9; i++) {
+        in[TPT_GEMM_A] = a[i % 3].base;
+        in[TPT_GEMM_B] = b[i / 3].base;
+        if (!fill(out, &a[i % 3], &b[i / 3], d)) continue;
         turn_operand(ir, in[TPT_GEMM_A]);
         turn_operand(ir, in[TPT_GEMM_B]);
         return true;
@@ -304,15 +307,40 @@ static tpt_val_t weight(tpt_ir_t *ir, const tpt_gemm_t *g, const tpt_val_t *in) 
     return TPT_VAL_NONE;
 }
 
+/* The value that v is a reshape of, or v. */
+static tpt_val_t unshaped(const tpt_ir_t *ir, tpt_val_t v) {
+    int32_t made;
+    while ((made = ir->values[v]->node) >= 0 && ir->nodes[made]->kind == TPT_KIND_RESHAPE) v = ir->nodes[made]->in[0];
+    return v;
+}
+
+/* The product made last, if it reads one of these operands and an argument of the program. A gradient of a layer's input reads the
+ * weights, which are updated in place once their own gradient is known: as an operand that nobody looks at, the former keeps the
+ * latter waiting. Otherwise XLA copies all weights, for fear that they change first. */
+static tpt_val_t before_it(const tpt_ir_t *ir, const tpt_val_t *in) {
+    const tpt_val_t a = unshaped(ir, in[TPT_GEMM_A]), b = unshaped(ir, in[TPT_GEMM_B]);
+    const int32_t made = ir->last_gemm > 0 ? ir->values[ir->last_gemm]->node : -1;
+    if (ir->alone || made < 0 || ir->values[ir->last_gemm]->block != ir->current) return TPT_VAL_NONE;
+    const tpt_node_t *node = ir->nodes[made];
+    bool shared = false, argument = false;
+    for (int i = TPT_GEMM_A; i <= TPT_GEMM_B; i++) {
+        const tpt_val_t of = unshaped(ir, node->in[i]);
+        shared = shared || of == a || of == b;
+        argument = argument || ir->values[of]->node < 0;
+    }
+    return shared && argument ? ir->last_gemm : TPT_VAL_NONE;
+}
+
 static tpt_val_t call(tpt_ir_t *ir, const tpt_gemm_t *g, const tpt_val_t *in, const tpt_type_t *type) {
     const size_t nwords = offsetof(tpt_gemm_t, loops) / sizeof(int64_t) + 4 * (size_t)g->nloops;
     const tpt_ir_call_attr_t attr = {.target = "tpt_gemm", .words = (const int64_t *)(const void *)g, .nwords = nwords, .api_version = 4};
-    const tpt_val_t beside = weight(ir, g, in);
+    const tpt_val_t before = before_it(ir, in), beside = before != TPT_VAL_NONE ? before : weight(ir, g, in);
     tpt_val_t out, operands[TPT_GEMM_ARRAYS];
     int n = g->adds != 0 ? TPT_GEMM_C : TPT_GEMM_D;
     memcpy(operands, in, (size_t)n * sizeof *in);
     if (beside != TPT_VAL_NONE) operands[n++] = beside;
     tpt_ir_custom_call(ir, &attr, n, operands, 1, type, &out);
+    ir->last_gemm = out;
     return out;
 }
 
@@ -334,10 +362,9 @@ tpt_val_t tpt_ir_gemm_add(tpt_ir_t *ir, tpt_val_t x, tpt_val_t y, tpt_val_t self
     const tpt_type_t type = tpt_type_make(tpt_ir_dtype(ir, x), 2, (int64_t[]){tpt_ir_dim(ir, x, 0), tpt_ir_dim(ir, y, 1)});
     window_t added, a, b;
     self = tpt_ir_broadcast_to(ir, self, 2, type.dims);
-    window_of(ir, self, 0, &added);
-    if (added.n != 2) whole(ir, self, &added);
-    window_of(ir, alpha, 0, &a);
-    window_of(ir, beta, 0, &b);
+    window_of(ir, self, 0, false, &added);
+    window_of(ir, alpha, 0, false, &a);
+    window_of(ir, beta, 0, false, &b);
     g.adds = 1;
     g.d_row = added.pieces[0].stride;
     g.d_column = added.pieces[1].stride;

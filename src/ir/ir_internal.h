@@ -93,6 +93,7 @@ struct tpt_ir {
     int32_t current; /* the open block that new nodes go to */
     tpt_precision_t precision;
     bool guarded_minmax, host_code, has_kernels, has_blas, alone;
+    tpt_val_t last_gemm; /* result of the last call of tpt_gemm; 0: there was none (no call is the first value) */
 };
 
 /* A constant: rank 0, or rank 1 with `n` elements. One of the two arrays is set: ints for integers and bool. */

@@ -145,6 +145,29 @@ static void test_ir_gemm__an_operand_that_is_made(void **state) {
     free(text);
 }
 
+/* What reads the weights comes before what their update waits for. */
+static void test_ir_gemm__gradients_in_order(void **state) {
+    (void)state;
+    tpt_ir_t *ir = fresh();
+    tpt_val_t x = arg(ir, TPT_F32, 2, DIMS(64, 80)), w = arg(ir, TPT_F32, 2, DIMS(96, 80));
+    tpt_val_t grad = tpt_ir_unary(ir, TPT_IR_EXP, arg(ir, TPT_F32, 2, DIMS(64, 96)));
+    tpt_val_t of_x = tpt_ir_matmul(ir, tpt_ir_reshape(ir, grad, 2, DIMS(64, 96)), w);
+    tpt_val_t of_w = tpt_ir_matmul(ir, tpt_ir_transpose(ir, grad, DIMS(1, 0)), x);
+    tpt_ir_result(ir, of_x);
+    char *text = text_of(ir, of_w);
+    if (strstr(text, "(%0, %arg0, %1)") == NULL) fail_msg("no order:\n%s", text);
+    free(text);
+
+    ir = fresh(); /* another product of neither */
+    x = arg(ir, TPT_F32, 2, DIMS(64, 80));
+    w = arg(ir, TPT_F32, 2, DIMS(80, 96));
+    tpt_ir_result(ir, tpt_ir_matmul(ir, x, w));
+    x = arg(ir, TPT_F32, 2, DIMS(64, 64));
+    text = text_of(ir, tpt_ir_matmul(ir, x, arg(ir, TPT_F32, 2, DIMS(64, 64))));
+    if (strstr(text, "(%arg2, %arg3)") == NULL) fail_msg("an order:\n%s", text);
+    free(text);
+}
+
 static void test_ir_gemm__slices(void **state) {
     (void)state;
     tpt_ir_t *ir = fresh();
@@ -373,6 +396,7 @@ int main(void) {
         cmocka_unit_test(test_ir_gemm__plain_and_transposed),
         cmocka_unit_test(test_ir_gemm__attention_heads),
         cmocka_unit_test(test_ir_gemm__an_operand_that_is_made),
+        cmocka_unit_test(test_ir_gemm__gradients_in_order),
         cmocka_unit_test(test_ir_gemm__slices),
         cmocka_unit_test(test_ir_gemm__expanded_batch),
         cmocka_unit_test(test_ir_gemm__reshapes),
