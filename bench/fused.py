@@ -62,7 +62,7 @@ def measure(engines: list[Engine], works: list[str], repeats: int) -> None:
     for repeat in range(repeats):
         say(f"repeat {repeat + 1} of {repeats}")
         for work in works:
-            for engine in engines:
+            for engine in engines * FUSED_WORKS[work][4]:
                 engine.ask(work, FUSED_WORKS[work][3], column="steady", calls=FUSED_WORKS[work][2])
 
 

@@ -227,13 +227,13 @@ WORKS = {
 
 # Of bench/fused.py: the same five; "host": timed without the synchronisation.
 FUSED_WORKS = {
-    "add": ("recording add 4x4", add, 200, "host"),
-    "matmul": ("recording matmul 4x4", matmul, 200, "host"),
-    "add_in_place": ("recording in-place add", add_in_place, 200, "host"),
-    "mlp_step": ("MLP step, loss read each step", mlp_step, 100, "steady"),
-    "mlp_every_ten": ("ten MLP steps, loss read once", mlp_every_ten, 10, "steady"),
-    "mlp_narrow": ("MLP step, width 8", mlp_narrow, 100, "steady"),
-    "elementwise": ("8 x (LayerNorm, GELU, residual), 512x384", elementwise, 20, "steady"),
-    "gpt_step": ("GPT training step (6 layers, 384 wide, 8x256 tokens)", gpt_step, 2, "steady"),
-    "resnet_step": ("ResNet-18 training step (64 images, 32x32)", resnet_step, 1, "steady"),
+    "add": ("recording add 4x4", add, 200, "host", 5),
+    "matmul": ("recording matmul 4x4", matmul, 200, "host", 5),
+    "add_in_place": ("recording in-place add", add_in_place, 200, "host", 5),
+    "mlp_step": ("MLP step, loss read each step", mlp_step, 200, "steady", 3),
+    "mlp_every_ten": ("ten MLP steps, loss read once", mlp_every_ten, 20, "steady", 3),
+    "mlp_narrow": ("MLP step, width 8", mlp_narrow, 200, "steady", 3),
+    "elementwise": ("8 x (LayerNorm, GELU, residual), 512x384", elementwise, 50, "steady", 3),
+    "gpt_step": ("GPT training step (6 layers, 384 wide, 8x256 tokens)", gpt_step, 2, "steady", 1),
+    "resnet_step": ("ResNet-18 training step (64 images, 32x32)", resnet_step, 1, "steady", 1),
 }

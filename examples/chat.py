@@ -54,12 +54,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("prompt", nargs="?", default="What is the capital of France?")
     parser.add_argument("--device", default="tpu")
-    parser.add_argument("--tokens", type=int, default=40, help="most tokens to generate")
+    parser.add_argument("--tokens", type=int, default=40, help="most tokens to generate, at least 4 (speed is told from the third on)")
     parser.add_argument("--check", action="store_true", help="compare with device cpu and with model.generate")
     args = parser.parse_args()
 
     model, tokenizer = smollm2.load()
     ids = smollm2.prompt_ids(tokenizer, args.prompt)
+    if args.tokens < 4:
+        raise SystemExit(f"--tokens {args.tokens}: at least 4")
     if ids.shape[1] + args.tokens > ROOM:
         raise SystemExit(f"prompt and answer need {ids.shape[1] + args.tokens} places, the cache has {ROOM}")
     stop = tokenizer.eos_token_id

@@ -218,7 +218,8 @@ class AutogradKernel final {
 
   R operator()(c10::DispatchKeySet keys, A... args) const {
     if (C10_UNLIKELY(!only_ours(keys) || (is_followed(args) || ...))) {
-      return handle_.redispatch(keys.remove(c10::DispatchKey::AutogradPrivateUse1).add(c10::DispatchKey::AutogradOther), args...);
+      // The keys above autograd have had their turn, Python's dispatcher among them.
+      return handle_.redispatch((keys & c10::after_autograd_keyset).add(c10::DispatchKey::AutogradOther), args...);
     }
     if constexpr (std::is_same_v<R, at::Tensor&>) {
       at::Tensor& written = direct_(args...);

@@ -3,6 +3,8 @@
 import pytest
 import torch
 from torch.autograd import forward_ad
+from torch._dispatch.python import enable_python_dispatcher
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 
@@ -176,3 +178,30 @@ def test_functionalized_writes():
 
     want, got = on_both(run)
     equal(got, want)
+
+
+def test_under_the_python_dispatcher():
+    mode = FakeTensorMode()
+    x, w = mode.from_tensor(torch.rand(3, 4).to("tpu")), mode.from_tensor(torch.rand(4, 4).to("tpu")).requires_grad_()
+    with mode, enable_python_dispatcher():
+        for result, grad in (((x + 1) * x, False), (x @ w, True), (x.clone().add_(x), False)):
+            assert result.shape == (3, 4) and result.device.type == "tpu" and result.requires_grad == grad
+
+
+def test_what_dynamo_runs():
+    def fn(x, w):
+        return torch.nn.functional.gelu(x @ w + 1).mul_(x)
+
+    def run(x, y):
+        w = y.t().contiguous()[:, :3].repeat(1, 2)[:, :4].requires_grad_()
+        result = torch.compile(fn, backend="eager")(x, w)
+        result.sum().backward()
+        return result.detach().cpu(), w.grad.cpu()
+
+    for got, want in zip(*reversed(on_both(run)), strict=True):
+        equal(got, want)
+
+
+def test_exported_programs():
+    exported = torch.export.export(torch.nn.Linear(4, 2).to("tpu"), (torch.rand(3, 4).to("tpu"),))
+    assert "aten.linear.default" in str(exported.graph)
