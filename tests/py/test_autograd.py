@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from torch.autograd import forward_ad
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd import forward_ad
 from torch.utils._python_dispatch import TorchDispatchMode
 
 

@@ -316,6 +316,8 @@ def test_donation_does_not_wait_for_readers(counters):
     x = torch.ones(64, 64).to("tpu")
     if torch_tpu._C.platform()["api_minor"] > 81:
         pytest.skip("later plugins never wait")
+    made = torch.ones(64, 64).to("tpu").mul_(2)  # its program: while one is being made, its thread holds what goes in and out
+    assert (made + 1).sum().item() == 3 * 64 * 64
     reads = x + 1
     reads.sum().item()
     before = counters()["donations"]
