@@ -54,7 +54,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("prompt", nargs="?", default="What is the capital of France?")
     parser.add_argument("--device", default="tpu")
-    parser.add_argument("--tokens", type=int, default=40, help="most tokens to generate, at least 4 (speed is told from the third on)")
+    parser.add_argument("--tokens", type=int, default=40, help="most tokens to generate, at least 4")
     parser.add_argument("--check", action="store_true", help="compare with device cpu and with model.generate")
     args = parser.parse_args()
 
