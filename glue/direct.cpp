@@ -214,24 +214,25 @@ bool is_followed(const T&) {
 template <class R, class... A>
 class AutogradKernel final {
  public:
-  explicit AutogradKernel(const Binding* binding) : direct_(binding), handle_(binding->handle.typed<R(A...)>()) {}
+  explicit AutogradKernel(const Binding* binding) : handle_(binding->handle.typed<R(A...)>()) {}
 
   R operator()(c10::DispatchKeySet keys, A... args) const {
     if (C10_UNLIKELY(!only_ours(keys) || (is_followed(args) || ...))) {
       // The keys above autograd have had their turn, Python's dispatcher among them.
       return handle_.redispatch((keys & c10::after_autograd_keyset).add(c10::DispatchKey::AutogradOther), args...);
     }
+    // Through the dispatcher all the same: the device's kernel may be another's by now (torch.library).
+    const c10::DispatchKeySet below = keys & c10::after_ADInplaceOrView_keyset;
     if constexpr (std::is_same_v<R, at::Tensor&>) {
-      at::Tensor& written = direct_(args...);
+      at::Tensor& written = handle_.redispatch(below, args...);
       written.unsafeGetTensorImpl()->bump_version();
       return written;
     } else {
-      return direct_(args...);
+      return handle_.redispatch(below, args...);
     }
   }
 
  private:
-  DirectKernel<R, A...> direct_;
   c10::TypedOperatorHandle<R(A...)> handle_;
 };
 

@@ -1,5 +1,8 @@
 """Autograd's turn of a call: what it notes, what it refuses, and the calls of which it has nothing to note."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch._dispatch.python import enable_python_dispatcher
@@ -178,6 +181,28 @@ def test_functionalized_writes():
 
     want, got = on_both(run)
     equal(got, want)
+
+
+def test_kernels_of_others_are_called():
+    """Somebody registers another kernel of an op for the device, or for autograd: it runs, followed by autograd or not."""
+    code = """
+import torch, warnings
+warnings.simplefilter("ignore")
+x, leaf = torch.ones(3, device="tpu"), torch.ones(3, device="tpu", requires_grad=True)
+calls = []
+def kernel(a, b):
+    calls.append(1)
+    return a.clone()
+library = torch.library.Library("aten", "IMPL")
+library.impl("mul.Tensor", kernel, "PrivateUse1")
+x * x, leaf * x
+assert len(calls) == 2, calls
+other = torch.library.Library("aten", "IMPL")
+other.impl("div.Tensor", kernel, "AutogradPrivateUse1")
+x / x, leaf / x
+assert len(calls) == 4, calls
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_under_the_python_dispatcher():
