@@ -169,6 +169,10 @@ tpt_status_t *tpt_infer_conv(const tpt_ir_t *ir, const tpt_node_t *node, tpt_typ
 tpt_status_t *tpt_infer_linalg(const tpt_ir_t *ir, const tpt_node_t *node, tpt_type_t *types);
 tpt_status_t *tpt_infer_control(const tpt_ir_t *ir, const tpt_node_t *node, tpt_type_t *types);
 
+static inline const tpt_node_t *tpt_maker(const tpt_ir_t *ir, tpt_val_t v) { /* NULL: an argument */
+    const int32_t node = ir->values[v]->node;
+    return node >= 0 ? ir->nodes[node] : NULL;
+}
 static inline const tpt_type_t *tpt_in_type(const tpt_ir_t *ir, const tpt_node_t *node, int i) {
     return &ir->values[node->in[i]]->type;
 }

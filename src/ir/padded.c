@@ -10,19 +10,14 @@ typedef struct padded {
     int64_t from, to;
 } padded_t;
 
-static const tpt_node_t *maker(const tpt_ir_t *ir, tpt_val_t v) {
-    const int32_t node = ir->values[v]->node;
-    return node >= 0 ? ir->nodes[node] : NULL;
-}
-
 static bool is_zero(const tpt_ir_t *ir, tpt_val_t v) {
-    const tpt_node_t *node = maker(ir, v);
+    const tpt_node_t *node = tpt_maker(ir, v);
     const tpt_attr_const_t *c = node != NULL && node->kind == TPT_KIND_CONST ? node->attr : NULL;
     return c != NULL && c->n == 1 && (c->ints != NULL ? c->ints[0] == 0 : c->floats[0] == 0);
 }
 
 static bool is_padded(const tpt_ir_t *ir, tpt_val_t v, padded_t *out) {
-    const tpt_node_t *node = maker(ir, v);
+    const tpt_node_t *node = tpt_maker(ir, v);
     if (node == NULL || node->kind != TPT_KIND_PAD || !is_zero(ir, node->in[1])) return false;
     *out = (padded_t){.part = node->in[0], .dim = -1};
     for (int i = 0; i < node->nints; i++) {
@@ -49,6 +44,6 @@ bool tpt_ir_emit_padded(tpt_ir_t *ir, const tpt_emit_t *emit, tpt_val_t *out) {
     low[a.dim] = first.from;
     high[a.dim] = type.dims[a.dim] - last.to;
     const tpt_val_t both = tpt_ir_concat(ir, 2, parts, a.dim);
-    *out = tpt_ir_pad(ir, both, maker(ir, emit->in[0])->in[1], low, high, NULL);
+    *out = tpt_ir_pad(ir, both, tpt_maker(ir, emit->in[0])->in[1], low, high, NULL);
     return true;
 }

@@ -5,19 +5,14 @@
 
 #include "ir_internal.h"
 
-static const tpt_node_t *maker(const tpt_ir_t *ir, tpt_val_t v) {
-    const int32_t node = ir->values[v]->node;
-    return node >= 0 ? ir->nodes[node] : NULL;
-}
-
 static const tpt_node_t *turn_of(const tpt_ir_t *ir, tpt_val_t v) {
-    const tpt_node_t *node = maker(ir, v);
+    const tpt_node_t *node = tpt_maker(ir, v);
     return node != NULL && node->kind == TPT_KIND_TRANSPOSE && node->sub != 0 ? node : NULL;
 }
 
 /* Turned in the same way, or spread out from less, which can be spread in any order. */
 static bool goes_along(const tpt_ir_t *ir, tpt_val_t v, const tpt_node_t *turn) {
-    const tpt_node_t *node = maker(ir, v);
+    const tpt_node_t *node = tpt_maker(ir, v);
     if (node == NULL) return false;
     if (node->kind == TPT_KIND_BROADCAST) return tpt_type_numel(tpt_in_type(ir, node, 0)) < tpt_ir_numel(ir, v);
     return turn_of(ir, v) != NULL && node->nints == turn->nints &&
@@ -26,7 +21,7 @@ static bool goes_along(const tpt_ir_t *ir, tpt_val_t v, const tpt_node_t *turn) 
 
 /* The operand as it was before the turn. */
 static tpt_val_t before_turn(tpt_ir_t *ir, tpt_val_t v, const tpt_node_t *turn) {
-    const tpt_node_t *node = maker(ir, v);
+    const tpt_node_t *node = tpt_maker(ir, v);
     if (node->kind == TPT_KIND_TRANSPOSE) return node->in[0];
     const int64_t *perm = turn->ints[0];
     const tpt_type_t type = *tpt_ir_type(ir, v);
