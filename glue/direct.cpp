@@ -211,6 +211,9 @@ bool is_followed(const T&) {
   return false;
 }
 
+// Where autograd has nothing to note, its turn is the device's kernel at once, without autograd's own and what watches views and
+// versions: a twelfth of `x + y`. Everything else is for PyTorch's own autograd kernel, found under the key of backends that
+// have none.
 template <class R, class... A>
 class AutogradKernel final {
  public:

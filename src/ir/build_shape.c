@@ -44,7 +44,7 @@ tpt_val_t tpt_ir_reshape(tpt_ir_t *ir, tpt_val_t x, int rank, const int64_t *dim
 static tpt_val_t permuted(tpt_ir_t *ir, tpt_val_t x, const int64_t *perm, bool turned) {
     if (!tpt_ir_good(ir, x)) return TPT_VAL_NONE;
     const int rank = tpt_ir_rank(ir, x);
-    const tpt_node_t *before = ir->values[x]->node >= 0 ? ir->nodes[ir->values[x]->node] : NULL;
+    const tpt_node_t *before = tpt_maker(ir, x);
     const bool twice = before != NULL && before->kind == TPT_KIND_TRANSPOSE;
     int64_t whole[TPT_MAX_RANK];
     bool same = true;

@@ -127,7 +127,7 @@ static bool see_reshape(window_t *w, const tpt_type_t *type, bool in_pieces) {
 
 /* v through as many views as can be; `in_pieces`: also those that make dims of several pieces. */
 static void window_of(const tpt_ir_t *ir, tpt_val_t v, int depth, bool in_pieces, window_t *out) {
-    const tpt_node_t *node = ir->values[v]->node >= 0 ? ir->nodes[ir->values[v]->node] : NULL;
+    const tpt_node_t *node = tpt_maker(ir, v);
     bool seen = false;
     if (node != NULL && depth < DEEPEST) {
         const tpt_kind_t kind = (tpt_kind_t)node->kind;
@@ -269,8 +269,8 @@ static bool worth(const tpt_ir_t *ir, tpt_val_t x, tpt_val_t y, const tpt_ir_dot
 /* An operand that has to be made, as a transposition with its dims merged: by the runtime's routine, and once for all that read
  * it. XLA makes it anew in each reader, 1 ns an element. */
 static void turn_operand(tpt_ir_t *ir, tpt_val_t v) {
-    const int32_t made = ir->values[v]->node;
-    if (made >= 0 && ir->nodes[made]->kind == TPT_KIND_RESHAPE) tpt_ir_turn_made(ir, ir->nodes[made]->in[0]);
+    const tpt_node_t *node = tpt_maker(ir, v);
+    if (node != NULL && node->kind == TPT_KIND_RESHAPE) tpt_ir_turn_made(ir, node->in[0]);
 }
 
 /* The product of x and y, each seen through its views if that can be; false: it is none of this kind. */
@@ -309,8 +309,8 @@ static tpt_val_t weight(tpt_ir_t *ir, const tpt_gemm_t *g, const tpt_val_t *in) 
 
 /* The value that v is a reshape of, or v. */
 static tpt_val_t unshaped(const tpt_ir_t *ir, tpt_val_t v) {
-    int32_t made;
-    while ((made = ir->values[v]->node) >= 0 && ir->nodes[made]->kind == TPT_KIND_RESHAPE) v = ir->nodes[made]->in[0];
+    const tpt_node_t *node;
+    while ((node = tpt_maker(ir, v)) != NULL && node->kind == TPT_KIND_RESHAPE) v = node->in[0];
     return v;
 }
 
@@ -318,15 +318,14 @@ static tpt_val_t unshaped(const tpt_ir_t *ir, tpt_val_t v) {
  * weights, which are updated in place once their own gradient is known: as an operand that nobody looks at, the former keeps the
  * latter waiting. Otherwise XLA copies all weights, for fear that they change first. */
 static tpt_val_t before_it(const tpt_ir_t *ir, const tpt_val_t *in) {
+    if (ir->alone || ir->last_gemm <= 0 || ir->values[ir->last_gemm]->block != ir->current) return TPT_VAL_NONE;
     const tpt_val_t a = unshaped(ir, in[TPT_GEMM_A]), b = unshaped(ir, in[TPT_GEMM_B]);
-    const int32_t made = ir->last_gemm > 0 ? ir->values[ir->last_gemm]->node : -1;
-    if (ir->alone || made < 0 || ir->values[ir->last_gemm]->block != ir->current) return TPT_VAL_NONE;
-    const tpt_node_t *node = ir->nodes[made];
+    const tpt_node_t *node = tpt_maker(ir, ir->last_gemm);
     bool shared = false, argument = false;
     for (int i = TPT_GEMM_A; i <= TPT_GEMM_B; i++) {
         const tpt_val_t of = unshaped(ir, node->in[i]);
         shared = shared || of == a || of == b;
-        argument = argument || ir->values[of]->node < 0;
+        argument = argument || tpt_maker(ir, of) == NULL;
     }
     return shared && argument ? ir->last_gemm : TPT_VAL_NONE;
 }

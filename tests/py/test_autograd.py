@@ -184,7 +184,7 @@ def test_functionalized_writes():
 
 
 def test_kernels_of_others_are_called():
-    """Somebody registers another kernel of an op for the device, or for autograd: it runs, followed by autograd or not."""
+    """Somebody registers another kernel of an op for the device or its autograd key: it runs, followed or not."""
     code = """
 import torch, warnings
 warnings.simplefilter("ignore")
