@@ -15,6 +15,19 @@
 #include "convert.h"
 
 namespace tpt_glue {
+struct TableReader;
+}  // namespace tpt_glue
+
+// An operator's dispatch table may be asked by friends alone, and friends are handles of any type.
+template <>
+class c10::TypedOperatorHandle<tpt_glue::TableReader> final {
+ public:
+  static const c10::KernelFunction* kernel(const c10::OperatorHandle& handle, c10::DispatchKey key) {
+    return &handle.operatorDef_->op.lookup(c10::DispatchKeySet(key));
+  }
+};
+
+namespace tpt_glue {
 
 namespace {
 
@@ -211,16 +224,33 @@ bool is_followed(const T&) {
   return false;
 }
 
+// What stands in an operator's dispatch table for a key: is it still what stood there first? Others may register kernels for all
+// backends at any time (torch.library, "Autograd"), and their place in the table is then filled anew.
+class Standing {
+ public:
+  Standing(const c10::OperatorHandle& handle, c10::DispatchKey key)
+      : now_(c10::TypedOperatorHandle<TableReader>::kernel(handle, key)), first_(*now_),
+        theirs_(!first_.isValidUnboxed() && !first_.isFallthrough()) {}
+  bool is_first() const { return C10_LIKELY(now_->_equalsBoxedAndUnboxed(first_)) && !theirs_; }
+
+ private:
+  const c10::KernelFunction* now_;
+  c10::KernelFunction first_;
+  bool theirs_;  // somebody was here before us: PyTorch's own are functions, Python's are not
+};
+
 // Where autograd has nothing to note, its turn is the device's kernel at once, without autograd's own and what watches views and
 // versions: a twelfth of `x + y`. Everything else is for PyTorch's own autograd kernel, found under the key of backends that
 // have none.
 template <class R, class... A>
 class AutogradKernel final {
  public:
-  explicit AutogradKernel(const Binding* binding) : handle_(binding->handle.typed<R(A...)>()) {}
+  explicit AutogradKernel(const Binding* binding)
+      : handle_(binding->handle.typed<R(A...)>()), autograd_(binding->handle, c10::DispatchKey::AutogradOther),
+        views_(binding->handle, c10::DispatchKey::ADInplaceOrView) {}
 
   R operator()(c10::DispatchKeySet keys, A... args) const {
-    if (C10_UNLIKELY(!only_ours(keys) || (is_followed(args) || ...))) {
+    if (C10_UNLIKELY(!only_ours(keys) || !autograd_.is_first() || !views_.is_first() || (is_followed(args) || ...))) {
       // The keys above autograd have had their turn, Python's dispatcher among them.
       return handle_.redispatch((keys & c10::after_autograd_keyset).add(c10::DispatchKey::AutogradOther), args...);
     }
@@ -237,6 +267,7 @@ class AutogradKernel final {
 
  private:
   c10::TypedOperatorHandle<R(A...)> handle_;
+  const Standing autograd_, views_;
 };
 
 // ---- which signature is which kernel ------------------------------------------------------------------------------------

@@ -201,6 +201,16 @@ other = torch.library.Library("aten", "IMPL")
 other.impl("div.Tensor", kernel, "AutogradPrivateUse1")
 x / x, leaf / x
 assert len(calls) == 4, calls
+for key in "Autograd", "ADInplaceOrView":
+    wide = torch.library.Library("aten", "IMPL")
+    wide.impl("sub.Tensor", kernel, key)
+    wide.impl("mul_.Tensor", lambda a, b: calls.append(2) or a, key)
+    calls.clear()
+    x - x, leaf - x, x.mul_(2.5), (leaf + 1).mul_(2.5)
+    assert calls == [1, 1, 2, 2] and x.tolist() == [1, 1, 1], (key, calls, x)
+    wide._destroy()
+    assert (x - x).tolist() == [0, 0, 0] and x.mul_(2.5).tolist() == [2.5] * 3 and calls == [1, 1, 2, 2]
+    x.fill_(1)
 """
     subprocess.run([sys.executable, "-c", code], check=True)
 
