@@ -204,6 +204,7 @@ Before before_of(const std::string& base) {
   if (base == "aten::unique_dim" || base == "aten::unique_dim_consecutive") return Before::UniqueDim;
   if (base == "aten::unique_consecutive") return Before::Unique;
   if (base == "aten::repeat_interleave") return Before::Repeat;
+  if (base == "aten::dot" || base == "aten::vdot") return Before::Dot;
   if (base == "aten::fill_" || base == "aten::zero_") return Before::Fill;
   return Before::Nothing;
 }

@@ -49,7 +49,7 @@ struct Return {
 };
 
 // What must be done to a call's stack before it is converted (index.cpp).
-enum class Before : uint8_t { Nothing, Index, IndexPut, Fill, Repeat, Unique, UniqueDim };
+enum class Before : uint8_t { Nothing, Index, IndexPut, Fill, Repeat, Unique, UniqueDim, Dot };
 
 // A row seen through one schema, made once at load and never freed.
 struct Binding {

@@ -116,9 +116,19 @@ void size_repeats(std::vector<c10::IValue>* stack, size_t base) {
 
 }  // namespace
 
+// PyTorch materialises tensors of zeros that take no memory, but for some ops, which are to see to it themselves.
+bool fill_zeros(std::vector<c10::IValue>* stack, size_t base) {
+  for (size_t i = base; i < base + 2; i++) {
+    const at::Tensor given = (*stack)[i].toTensor();
+    if (given.defined() && given._is_zerotensor()) (*stack)[i] = at::zeros(given.sizes(), given.options());
+  }
+  return false;
+}
+
 bool before_call(const Binding& binding, std::vector<c10::IValue>* stack) {
   const size_t base = stack->size() - binding.slots.size();
   if (binding.before == Before::Fill) return fill(binding, stack, base);
+  if (binding.before == Before::Dot) return fill_zeros(stack, base);
   if (binding.before == Before::UniqueDim) return unique_along(binding, stack, base, 1);
   if (binding.before == Before::Unique) return unique_along(binding, stack, base, 3);
   if (binding.before == Before::Repeat) {

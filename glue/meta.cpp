@@ -10,6 +10,7 @@
 #include <cstring>
 #include <exception>
 #include <mutex>
+#include <stdexcept>
 #include <string>
 #include <unordered_map>
 
@@ -126,8 +127,9 @@ class OneThread {
 };
 
 // Many of PyTorch's meta kernels are written in Python and word their errors in other ways than the kernels that users know.
-// So a refused call is asked of cpu too, on zeros of the same shapes: its exception, or nullptr if cpu does not mind.
-std::exception_ptr host_opinion(const Binding& binding, Args args) {
+// So a refused call is asked of cpu too, on zeros of the same shapes: its exception, or nullptr. `agreed` tells whether cpu was
+// asked and does not mind.
+std::exception_ptr host_opinion(const Binding& binding, Args args, bool* agreed = nullptr) {
   if (binding.flags & TPT_ROW_RNG) return nullptr;  // would draw from the cpu's generator
   int64_t bytes = 0;
   for (const auto& arg : args) bytes += bytes_of(arg);
@@ -140,7 +142,10 @@ std::exception_ptr host_opinion(const Binding& binding, Args args) {
     std::vector<c10::IValue> stack;
     for (size_t i = 0; i < args.size(); i++) stack.push_back(twin_value(binding.slots[i], args[i], &twins));
     binding.handle.callBoxed(&stack);
+    if (agreed != nullptr) *agreed = true;
   } catch (const c10::Error&) {
+    return std::current_exception();
+  } catch (const std::runtime_error&) {  // numbers that do not fit
     return std::current_exception();
   } catch (...) {
     return nullptr;
@@ -208,19 +213,25 @@ std::unordered_map<const tpt_plan_t*, std::shared_ptr<const Pattern>>& pattern_t
   return *table;
 }
 
-// Meta kernels let a complex value be written to a real tensor, and half of it would be lost without a word.
-bool loses_imaginary_part(const Binding& binding, Args args) {
-  bool complex = false, real = false;
+// Meta kernels let a complex value be written to a real tensor, or be a number among real ones, and half of it would be lost without
+// a word.
+bool may_lose_imaginary_part(const Binding& binding, Args args) {
+  bool tensor = false, number = false, target = false;
+  const auto see = [&](const c10::IValue& value, bool written) {
+    if (!value.isTensor() || !value.toTensor().defined()) return;
+    const bool is_complex = value.toTensor().is_complex();
+    tensor = tensor || is_complex;
+    target = target || (written && !is_complex);
+  };
   for (size_t i = 0; i < args.size(); i++) {
-    if (args[i].isTensor() && args[i].toTensor().defined()) {
-      const bool is_complex = args[i].toTensor().is_complex();
-      complex = complex || is_complex;
-      real = real || (binding.slots[i].write && !is_complex);
+    see(args[i], binding.slots[i].write);
+    if (args[i].isTensorList()) {
+      for (const auto& item : args[i].toListRef()) see(item, binding.slots[i].write);
     } else if (args[i].isScalar()) {
-      complex = complex || args[i].toScalar().isComplex();
+      number = number || args[i].toScalar().isComplex();
     }
   }
-  return complex && real;
+  return (number && !tensor) || (tensor && target);
 }
 
 // Meta kernels written in Python refuse the 0-d cpu tensors that kernels of a device take for numbers.
@@ -315,9 +326,6 @@ void lay_channels_last(Args args, MetaResult* out) {
 }  // namespace
 
 bool run_meta(const Binding& binding, Args args, MetaResult* out) {
-  if (C10_UNLIKELY(loses_imaginary_part(binding, args))) {
-    if (const auto error = host_opinion(binding, args)) std::rethrow_exception(error);
-  }
   std::vector<c10::IValue> stack;
   stack.reserve(args.size());
   try {
@@ -325,7 +333,9 @@ bool run_meta(const Binding& binding, Args args, MetaResult* out) {
   } catch (const std::exception& error) {
     const auto* known = dynamic_cast<const c10::NotImplementedError*>(&error);
     if (known != nullptr && says_no_meta_kernel(known->what_without_backtrace())) return false;
-    if (const auto better = host_opinion(binding, args)) std::rethrow_exception(better);
+    bool agreed = false;
+    if (const auto better = host_opinion(binding, args, &agreed)) std::rethrow_exception(better);
+    if (agreed && !binding.fresh && !binding.has_out && !may_lose_imaginary_part(binding, args)) return false;  // in place: the target has its type already (bool's pow_)
     if (!has_number_tensor(args)) throw;
     call_meta(binding, args, true, &stack, out);
   }
@@ -349,7 +359,7 @@ std::shared_ptr<const Pattern> pattern_get(const tpt_plan_t* plan) {
 void check_plan(const Binding& binding, Args args, tpt_status_t* status) {
   if (C10_LIKELY(status == nullptr)) return;
   const tpt_code_t code = tpt_status_code(status);
-  if (code == TPT_INVALID_ARGUMENT || code == TPT_UNIMPLEMENTED) {
+  if (code == TPT_INVALID_ARGUMENT || code == TPT_UNIMPLEMENTED || code == TPT_INTERNAL) {
     if (const std::exception_ptr opinion = host_opinion(binding, args)) {
       tpt_status_free(status);
       std::rethrow_exception(opinion);
@@ -359,6 +369,9 @@ void check_plan(const Binding& binding, Args args, tpt_status_t* status) {
 }
 
 void check_dtypes(const Binding& binding, Args args) {
+  if (C10_UNLIKELY(may_lose_imaginary_part(binding, args))) {
+    if (const auto error = host_opinion(binding, args)) std::rethrow_exception(error);
+  }
   bool odd = false, plain = false, given = false, other = false;
   at::ScalarType first = at::ScalarType::Undefined;
   for (size_t i = 0; i < args.size(); i++) {

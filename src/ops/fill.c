@@ -7,10 +7,14 @@ static tpt_val_t spread(tpt_lower_t *L, tpt_val_t scalar, const tpt_type_t *type
     return tpt_ir_broadcast_to(L->ir, scalar, type->rank, type->dims);
 }
 
-/* fill.Scalar, fill.Tensor */
+/* fill.Scalar, fill.Tensor. A tensor's imaginary part may be dropped, a number's not: also of one that is on the cpu. */
 void tpt_fill_value(tpt_lower_t *L) {
     tpt_type_t type = tpt_shape_arg(L, "self");
-    tpt_lower_result(L, spread(L, tpt_shape_value(L, "value", (tpt_dtype_t)type.dtype), &type));
+    const int at = tpt_lower_find(L, "value");
+    const tpt_number_t *n = at >= 0 && L->args[at].kind == TPT_ARG_NUMBER ? &L->args[at].u.number : NULL;
+    const bool dropped = n != NULL && !n->wrapped && tpt_number_is_twisted(n) && type.dtype != TPT_BOOL;
+    tpt_val_t value = tpt_shape_value(L, "value", (tpt_dtype_t)(dropped ? n->dtype : type.dtype));
+    tpt_lower_result(L, spread(L, tpt_ir_convert(L->ir, value, (tpt_dtype_t)type.dtype), &type));
 }
 
 /* zero, zeros, ones: data is the number. */

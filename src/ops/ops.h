@@ -20,6 +20,11 @@ static inline double tpt_number_value(const tpt_number_t* n) {
   return d == TPT_U64 ? (double)(uint64_t)n->v.i : (double)n->v.i;
 }
 
+/* Does it have an imaginary part? Part of a plan's key, for a real tensor takes none. Plans keep no value, but this. */
+static inline bool tpt_number_is_twisted(const tpt_number_t* n) {
+  return tpt_dtype_is_complex((tpt_dtype_t)n->dtype) && n->v.f[1] != 0;
+}
+
 typedef struct tpt_lower tpt_lower_t;
 typedef void (*tpt_lower_fn_t)(tpt_lower_t* L);
 

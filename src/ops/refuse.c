@@ -8,6 +8,7 @@
  *                                                         named `when` is None. Also for tensors, found out on the device
  *
  *   TPT_SAME(row, tensor, with, text)                     two tensors must have one dtype; `%s` in the text are the two
+ *   TPT_MASK(row, tensor, text)                           a tensor must be of bool; `%s` in the text is its dtype
  *   TPT_PARAM(row, parameter, input)                      a parameter must have the input's dtype, or be float32 beside halves
  *
  * Lines of one row stand together. */
@@ -17,7 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef enum tpt_refuse_kind { RANGE, ORDER, FITS, DIVISOR, SAME, PARAM } tpt_refuse_kind_t;
+typedef enum tpt_refuse_kind { RANGE, ORDER, FITS, DIVISOR, SAME, MASK, PARAM } tpt_refuse_kind_t;
 typedef enum tpt_ends { CLOSED, OPEN_LOW, OPEN } tpt_ends_t;
 /* How a number meets a dtype: it is written to it, or both are promoted first, so that only one of the same kind must fit. */
 typedef enum tpt_meeting { WRITTEN, PROMOTED } tpt_meeting_t;
@@ -34,6 +35,7 @@ struct tpt_refusal {
 #define TPT_FITS(row, arg, with, how) {row, arg, with, NULL, FITS, CLOSED, how, 0, 0, NULL},
 #define TPT_DIVISOR(row, arg, with, when) {row, arg, with, when, DIVISOR, CLOSED, 0, 0, 0, NULL},
 #define TPT_SAME(row, arg, with, text) {row, arg, with, NULL, SAME, CLOSED, 0, 0, 0, text},
+#define TPT_MASK(row, arg, text) {row, arg, NULL, NULL, MASK, CLOSED, 0, 0, 0, text},
 #define TPT_PARAM(row, arg, with) {row, arg, with, NULL, PARAM, CLOSED, 0, 0, 0, NULL},
 static const tpt_refusal_t rules[] = {
 #include "ops/refuse.def"
@@ -49,7 +51,7 @@ int tpt_refusals_of(const tpt_row_t *row, const tpt_refusal_t **out_first) {
 }
 
 const tpt_refusal_t *tpt_refusal_at(const tpt_refusal_t *first, int i) { return first + i; }
-bool tpt_refusal_is_of_numbers(const tpt_refusal_t *rule) { return rule->kind != SAME && rule->kind != PARAM; }
+bool tpt_refusal_is_of_numbers(const tpt_refusal_t *rule) { return rule->kind < SAME; }
 const char *tpt_refusal_arg(const tpt_refusal_t *rule) { return rule->arg; }
 const char *tpt_refusal_with(const tpt_refusal_t *rule) { return rule->with; }
 const char *tpt_refusal_when(const tpt_refusal_t *rule) { return rule->when; }
@@ -87,6 +89,7 @@ static bool limits_of(tpt_dtype_t d, limits_t *out) {
         case TPT_I64: *out = (limits_t){"int64_t", -0x1p63, 0x1p63}; return true;
         case TPT_F16: *out = (limits_t){"c10::Half", -65504, 65504}; return true;
         case TPT_BF16: *out = (limits_t){"c10::BFloat16", -0x1.fep127, 0x1.fep127}; return true;
+        case TPT_F64: *out = (limits_t){"double", -INFINITY, INFINITY}; return true;
         case TPT_F32: *out = (limits_t){"float", -0x1.fffffep127, 0x1.fffffep127}; return true;
         default: return false;
     }
@@ -94,16 +97,22 @@ static bool limits_of(tpt_dtype_t d, limits_t *out) {
 
 static bool is_whole(tpt_dtype_t d) { return d == TPT_BOOL || tpt_dtype_is_int(d); }
 
+tpt_status_t *tpt_refuse_overflow(tpt_dtype_t d) {
+    limits_t limits;
+    return tpt_status_make(TPT_INVALID_ARGUMENT, "value cannot be converted to type %s without overflow",
+                           limits_of(d, &limits) ? limits.name : tpt_dtype_name(d));
+}
+
 static tpt_status_t *check_fits(const tpt_refusal_t *rule, const tpt_number_t *n, tpt_dtype_t d) {
     limits_t limits;
     double v = tpt_number_value(n);
     tpt_dtype_t own = (tpt_dtype_t)n->dtype;
-    if (!limits_of(d, &limits) || tpt_dtype_is_complex(own)) return NULL;
+    if (!limits_of(d, &limits) || tpt_number_is_twisted(n)) return NULL; /* imaginary parts: once a plan (lower.c) */
     if (rule->meeting == PROMOTED && is_whole(d) && !is_whole(own)) return NULL;
     if (!is_whole(d) && (isinf(v) || isnan(v))) return NULL;
     /* The last double below 2^63 is far from it, so that the bound itself is already too large for an int64. */
     bool fits = v >= limits.low && (d == TPT_I64 && (!is_whole(own) || own == TPT_U64) ? v < limits.high : v <= limits.high);
-    return fits ? NULL : tpt_status_make(TPT_INVALID_ARGUMENT, "value cannot be converted to type %s without overflow", limits.name);
+    return fits ? NULL : tpt_refuse_overflow(d);
 }
 
 static tpt_dtype_t dtype_of(const tpt_arg_t *arg) {
@@ -136,15 +145,17 @@ tpt_status_t *tpt_refusal_check(const tpt_refusal_t *rule, const tpt_arg_t *arg,
             if (n->v.i != 0 || !is_whole((tpt_dtype_t)n->dtype) || !is_whole(dtype_of(with))) return NULL;
             return tpt_status_make(TPT_INVALID_ARGUMENT, "ZeroDivisionError");
         case SAME:
+        case MASK:
         case PARAM: break;
     }
     return NULL;
 }
 
 static void check_dtypes(tpt_lower_t *L, const tpt_refusal_t *rule) {
-    const int arg = tpt_lower_find(L, rule->arg), with = tpt_lower_find(L, rule->with);
+    const int arg = tpt_lower_find(L, rule->arg), with = rule->with ? tpt_lower_find(L, rule->with) : arg;
     if (arg < 0 || with < 0 || L->args[arg].kind != TPT_ARG_TENSOR || L->args[with].kind != TPT_ARG_TENSOR) return;
     const tpt_dtype_t a = dtype_of(&L->args[arg]), b = dtype_of(&L->args[with]);
+    if (rule->kind == MASK && a != TPT_BOOL) (void)tpt_lower_fail(L, TPT_INVALID_ARGUMENT, rule->text, tpt_dtype_name(a));
     if (a == b) return;
     if (rule->kind == SAME) {
         (void)tpt_lower_fail(L, TPT_INVALID_ARGUMENT, rule->text, tpt_dtype_name(a), tpt_dtype_name(b));

@@ -18,6 +18,9 @@ const char *tpt_refusal_when(const tpt_refusal_t *rule); /* the argument that sw
 TPT_MUST_USE tpt_status_t *tpt_refusal_check(const tpt_refusal_t *rule, const tpt_arg_t *arg, const tpt_arg_t *with,
                                              const tpt_arg_t *when);
 
+/* The error of a number that a dtype cannot hold, an imaginary part among what it holds not. */
+TPT_MUST_USE tpt_status_t *tpt_refuse_overflow(tpt_dtype_t dtype);
+
 /* Fails the lowering where tensors have dtypes that do not go together. */
 void tpt_refuse_dtypes(tpt_lower_t *L);
 /* For a row with such a rule: raises the flag where a tensor divides whole numbers by zero. */

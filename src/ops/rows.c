@@ -84,11 +84,12 @@ const char *tpt_row_name(const tpt_row_t *row) { return row->name; }
 uint32_t tpt_row_flags(const tpt_row_t *row) { return row->flags; }
 
 void tpt_row_lower(tpt_lower_t *L) {
-    if (L->row->expr != NULL) {
-        tpt_expr_lower(L);
-        tpt_refuse_divisors(L);
+    tpt_refuse_dtypes(L);
+    if (tpt_ir_status(L->ir) != NULL) return;
+    if (L->row->expr == NULL) {
+        L->row->lower(L);
         return;
     }
-    tpt_refuse_dtypes(L);
-    if (tpt_ir_status(L->ir) == NULL) L->row->lower(L);
+    tpt_expr_lower(L);
+    tpt_refuse_divisors(L);
 }

@@ -87,7 +87,7 @@ static tpt_status_t *key_number(tpt_call_t *c, const tpt_number_t *n, bool is_st
     TPT_TRY(room_for(c, 3, 1));
     uint64_t a, b;
     number_words(n, &a, &b);
-    put(c, (uint64_t)n->dtype | (uint64_t)n->wrapped << 8 | (uint64_t)is_static << 9);
+    put(c, (uint64_t)n->dtype | (uint64_t)n->wrapped << 8 | (uint64_t)is_static << 9 | (uint64_t)tpt_number_is_twisted(n) << 10);
     if (is_static) {
         put(c, a);
         put(c, b);

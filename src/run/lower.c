@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/gemm.h"
+#include "ops/refuse.h"
 #include "run_internal.h"
 
 #define TINY 2048    /* elements: below it a cheap compile beats a fast program */
@@ -66,6 +67,12 @@ static int pack_of(tpt_dtype_t dtype) {
     }
 }
 
+/* A number with an imaginary part where a real dtype is wanted: true as a bool, else refused. */
+static tpt_val_t real_of_twisted(tpt_lower_t *L, tpt_dtype_t dtype) {
+    if (dtype == TPT_BOOL) return tpt_ir_const_i(L->ir, TPT_BOOL, 1);
+    return tpt_ir_fail(L->ir, tpt_refuse_overflow(dtype));
+}
+
 static tpt_val_t fixed_number(lowering_t *w, const tpt_number_t *n, tpt_number_fn_t fn, tpt_dtype_t dtype) {
     if (fn != TPT_NUM_ID)
         return tpt_ir_fail(w->ir, tpt_status_make(TPT_INTERNAL, "a static number cannot be changed on its way"));
@@ -87,6 +94,7 @@ static tpt_val_t lower_number(tpt_lower_t *L, int arg, int item, int fn, tpt_dty
     const tpt_number_t *n = a->kind == TPT_ARG_NUMBERS ? &a->u.numbers[item] : &a->u.number;
     if ((a->kind != TPT_ARG_NUMBER && a->kind != TPT_ARG_NUMBERS) || (a->kind == TPT_ARG_NUMBERS && item >= a->count))
         return tpt_lower_fail(L, TPT_INTERNAL, "%s: argument '%s' is not a number", L->schema_name, L->names[arg]);
+    if (tpt_number_is_twisted(n) && !tpt_dtype_is_complex(dtype)) return real_of_twisted(L, dtype);
     if (tpt_op_number_is_static(plan->op, arg, n)) return fixed_number(w, n, (tpt_number_fn_t)fn, dtype);
     bool shared = arg < 64 && (plan->equal_numbers >> arg & 1);
     uint32_t slot = plan->arg_slot[arg] + (shared ? 0 : (uint32_t)item);
@@ -155,10 +163,11 @@ static tpt_status_t *check_shape(const tpt_lower_t *L, int k, tpt_val_t v, int r
     if (v != TPT_VAL_NONE && t->rank == rank && memcmp(t->dims, sizes, (size_t)rank * sizeof *sizes) == 0) return NULL;
     tpt_str_t text;
     tpt_str_init(&text, 4096);
-    for (int i = 0; i < t->rank; i++) tpt_str_addf(&text, "%s%lld", i ? ", " : "", (long long)t->dims[i]);
-    tpt_str_add(&text, "], expected [");
     for (int i = 0; i < rank; i++) tpt_str_addf(&text, "%s%lld", i ? ", " : "", (long long)sizes[i]);
-    tpt_status_t *status = tpt_status_make(TPT_INTERNAL, "%s: result %d was lowered with shape [%s]", L->schema_name, k, tpt_str_text(&text));
+    tpt_str_add(&text, L->written ? "] doesn't match the broadcast shape [" : "], but was lowered with shape [");
+    for (int i = 0; i < t->rank; i++) tpt_str_addf(&text, "%s%lld", i ? ", " : "", (long long)t->dims[i]);
+    tpt_status_t *status = L->written ? tpt_status_make(TPT_INVALID_ARGUMENT, "output with shape [%s]", tpt_str_text(&text))
+                                      : tpt_status_make(TPT_INTERNAL, "%s: result %d has shape [%s]", L->schema_name, k, tpt_str_text(&text));
     tpt_str_free(&text);
     return status;
 }

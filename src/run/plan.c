@@ -130,6 +130,12 @@ static tpt_status_t *plan_tensor(tpt_plan_t *p, int arg, int item, const tpt_ten
     return NULL;
 }
 
+static void forget_value(tpt_number_t *n) {
+    const bool twisted = tpt_number_is_twisted(n);
+    memset(&n->v, 0, sizeof n->v);
+    if (twisted) n->v.f[1] = 1;
+}
+
 static tpt_status_t *copy_arg(tpt_plan_t *p, const tpt_call_t *c, int i) {
     const tpt_arg_t *from = &c->args[i];
     tpt_arg_t *to = &p->args[i];
@@ -154,7 +160,7 @@ static tpt_status_t *copy_arg(tpt_plan_t *p, const tpt_call_t *c, int i) {
         }
         case TPT_ARG_NUMBER:
             if (!tpt_op_number_is_static(c->op, i, &from->u.number)) {
-                memset(&to->u.number.v, 0, sizeof to->u.number.v);
+                forget_value(&to->u.number);
                 p->nslots++;
             }
             return NULL;
@@ -164,7 +170,7 @@ static tpt_status_t *copy_arg(tpt_plan_t *p, const tpt_call_t *c, int i) {
             to->u.numbers = list;
             for (size_t k = 0; k < n; k++) {
                 list[k] = from->u.numbers[k];
-                if (!keep) memset(&list[k].v, 0, sizeof list[k].v);
+                if (!keep) forget_value(&list[k]);
             }
             bool equal = tpt_key_numbers_equal(c->op, i, from);
             if (equal) p->equal_numbers |= UINT64_C(1) << i;

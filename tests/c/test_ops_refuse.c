@@ -7,6 +7,7 @@
 #define TPT_RANGE(row, arg, low, high, ends, when, text) row,
 #define TPT_ORDER(row, arg, other, text) row,
 #define TPT_FITS(row, arg, with, how) row,
+#define TPT_MASK(row, arg, text) row,
 #define TPT_DIVISOR(row, arg, with, when) row,
 #define TPT_SAME(row, arg, with, text) row,
 #define TPT_PARAM(row, arg, with) row,

@@ -152,6 +152,98 @@ def test_what_cpu_refuses_to_write_is_refused(name):
         WRITES[name]("tpu")
 
 
+# A number's imaginary part is never dropped, whatever the op; a mask is of bool; a target does not grow.
+TWIST = 1 + 2j
+
+
+def masked(value, mask=torch.bool):
+    return lambda d: torch.zeros(3, device=d).masked_fill_(torch.ones(3, dtype=mask, device=d), value)
+
+
+def set_item(d):
+    torch.zeros(3, device=d)[0] = TWIST
+
+
+IMAGINARY = {
+    "fill_": lambda d: torch.zeros(3, device=d).fill_(TWIST),
+    "fill_ int": lambda d: ints(d).fill_(TWIST),
+    "fill_ float64": lambda d: torch.zeros(3, device=d, dtype=torch.float64).fill_(TWIST),
+    "fill_ large": lambda d: torch.zeros(1 << 25, device=d).fill_(TWIST),
+    "full": lambda d: torch.full((3,), TWIST, dtype=torch.float32, device=d),
+    "full_like": lambda d: torch.full_like(torch.zeros(3, device=d), TWIST),
+    "new_full": lambda d: torch.zeros(3, device=d).new_full((2,), TWIST),
+    "masked_fill_": masked(TWIST),
+    "masked_fill_ tensor": masked(torch.tensor(TWIST)),
+    "scatter_": lambda d: torch.zeros(3, device=d).scatter_(0, torch.tensor([0], device=d), TWIST),
+    "fill_diagonal_": lambda d: torch.zeros(3, 3, device=d).fill_diagonal_(TWIST),
+    "index_fill_": lambda d: torch.zeros(3, device=d).index_fill_(0, torch.tensor([0], device=d), TWIST),
+    "setitem": set_item,
+    "addcmul": lambda d: torch.zeros(3, device=d).addcmul(*[torch.ones(3, device=d)] * 2, value=TWIST),
+    "addmm": lambda d: torch.addmm(*[torch.ones(3, 3, device=d)] * 3, beta=TWIST),
+    "lerp": lambda d: torch.zeros(3, device=d).lerp(torch.ones(3, device=d), TWIST),
+    "threshold": lambda d: torch.threshold(torch.zeros(3, device=d), 0, TWIST),
+    "leaky_relu": lambda d: torch.nn.functional.leaky_relu(torch.zeros(3, device=d), TWIST),
+    "elu": lambda d: torch.nn.functional.elu(torch.zeros(3, device=d), TWIST),
+    "clamp": lambda d: torch.zeros(3, device=d).clamp(TWIST),
+    "clamp_min_": lambda d: torch.zeros(3, device=d).clamp_min_(TWIST),
+    "mul_": lambda d: torch.zeros(3, device=d).mul_(TWIST),
+    "_foreach_add_": lambda d: torch._foreach_add_([torch.zeros(3, device=d)], TWIST),
+}
+MASKS = {str(m): masked(1, m) for m in (torch.float32, torch.int32, torch.uint8, torch.float16)}
+
+
+@pytest.mark.parametrize("name", IMAGINARY | MASKS)
+def test_imaginary_parts_and_masks_are_refused_as_on_cpu(name):
+    call = (IMAGINARY | MASKS)[name]
+    with pytest.raises(Exception) as cpu:
+        call("cpu")
+    with pytest.raises(cpu.type, match=re.escape(str(cpu.value).splitlines()[0])):
+        call("tpu")
+
+
+def test_complex_numbers_without_an_imaginary_part_come_before_and_after():
+    ones = torch.ones(3, device="tpu")
+    for call in (lambda z: ones.clone().fill_(z), lambda z: torch.zeros_like(ones).addcmul_(ones, ones, value=z)):
+        assert call(2 + 0j).tolist() == [2, 2, 2]
+        with pytest.raises(RuntimeError, match="without overflow"):
+            call(2 + 1j)
+        assert call(3 + 0j).tolist() == [3, 3, 3]
+    assert torch.zeros(2, dtype=torch.bool, device="tpu").fill_(2j).tolist() == [True, True]
+    assert torch.zeros(2, device="tpu").fill_(torch.tensor(1 + 2j)).tolist() == [1, 1]  # of a tensor it is dropped
+    assert torch.zeros(2, device="tpu").fill_(torch.tensor(1 + 2j).tpu()).tolist() == [1, 1]
+    assert (torch.ones(2, device="tpu") * 2j).tolist() == [2j, 2j]
+
+
+@pytest.mark.parametrize("name", ["gt_", "eq_", "pow_", "floor_divide_", "clamp_", "clamp_min_", "masked_scatter_", "atan2_", "add_"])
+def test_targets_do_not_grow(name):
+    def call(device):
+        x = torch.tensor([1.0, 2, 3], device=device)
+        return getattr(x[:1].clone(), name)(*((x > 0, x) if name == "masked_scatter_" else (x,)))
+
+    with pytest.raises(RuntimeError) as cpu:
+        call("cpu")
+    with pytest.raises(RuntimeError, match=re.escape(str(cpu.value))):
+        call("tpu")
+
+
+def test_a_large_target_does_not_grow():
+    x = torch.zeros(1 << 24, 2, device="tpu")
+    with pytest.raises(RuntimeError, match=re.escape("output with shape [16777216, 1] doesn't match the broadcast shape [16777216, 2]")):
+        x[:, :1].clone().gt_(x)
+
+
+def test_powers_of_bool_in_place():
+    for device in ("cpu", "tpu"):
+        x = torch.tensor([True, False], device=device)
+        assert x.clone().pow_(True).tolist() == [True, False] and x.clone().pow_(False).tolist() == [True, True]
+
+
+def test_zeros_that_take_no_memory():
+    zeros, ones = torch._efficientzerotensor(3, device="tpu"), torch.ones(3, device="tpu")
+    assert zeros.clone().add_(1).tolist() == [1, 1, 1] and zeros.contiguous().tolist() == [0, 0, 0]
+    assert torch.dot(zeros, ones).item() == 0 and torch.vdot(ones, zeros).item() == 0 and "0., 0., 0." in str(zeros)
+
+
 def test_the_dtype_of_a_target_does_not_decide_how_a_result_is_computed():
     for device in ("cpu", "tpu"):
         x = torch.full((2,), 100, dtype=torch.int8, device=device)
