@@ -65,11 +65,6 @@ void put_default_dtype(tpt_arg_t* last) {
 
 namespace {
 
-[[noreturn]] void raise_devices(c10::Device first, c10::Device second) {
-  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", first, " and ", second,
-              "!");
-}
-
 tpt_number_t number_of(const c10::IValue& value) {
   tpt_number_t number{};
   number.wrapped = true;
@@ -92,25 +87,39 @@ int64_t int_of(const c10::IValue& value) {
   return value.toSymInt().guard_int(__FILE__, __LINE__);
 }
 
-void note_device(Converted* out, const at::Tensor& tensor) {
+// State of one conversion: a tensor on another device is an error only once all arguments are seen, for the text names both.
+struct Stray {
+  const at::Tensor* tensor = nullptr;
+};
+
+void note_device(Converted* out, const at::Tensor& tensor, Stray* stray) {
   const int index = tensor.device().index();
   if (C10_UNLIKELY(out->has_tensor && index != out->device)) {
-    raise_devices(c10::Device(kTpu, static_cast<c10::DeviceIndex>(out->device)), tensor.device());
+    stray->tensor = &tensor;
+    return;
   }
   out->device = index;
   out->has_tensor = true;
 }
 
-// State of one conversion: a stray cpu tensor is an error only once all arguments are seen, for the text names the tpu device.
-struct Stray {
-  const at::Tensor* tensor = nullptr;
-};
+[[noreturn]] void raise_devices(const Binding& binding, Args args, const Stray& stray, int device) {
+  const auto is_it = [&](const c10::IValue& value) { return value.isTensor() && value.toTensor().is_same(*stray.tensor); };
+  size_t at = 0;
+  while (at + 1 < args.size() && !is_it(args[at]) &&
+         !(args[at].isList() && std::any_of(args[at].toListRef().begin(), args[at].toListRef().end(), is_it))) {
+    at++;
+  }
+  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ",
+              c10::Device(kTpu, static_cast<c10::DeviceIndex>(device)), " and ", stray.tensor->device(),
+              "! (when checking argument for argument ", binding.handle.schema().arguments()[at].name(), " in method ", binding.name,
+              ")");
+}
 
 void convert_tensor(const Slot& slot, const c10::IValue& value, tpt_arg_t* arg, Converted* out, Stray* stray) {
   if (C10_UNLIKELY(!value.isTensor())) return;  // None
   const at::Tensor& tensor = value.toTensor();
   if (C10_LIKELY(tensor.defined() && tensor.device().type() == kTpu)) {
-    note_device(out, tensor);
+    note_device(out, tensor, stray);
     arg->kind = TPT_ARG_TENSOR;
     arg->u.tensor = borrow(tensor);
   } else if (tensor.defined()) {
@@ -135,7 +144,7 @@ void convert_tensors(const c10::IValue& value, tpt_arg_t* arg, Converted* out, S
       stray->tensor = &tensor;
       continue;
     }
-    note_device(out, tensor);
+    note_device(out, tensor, stray);
     tensors[i] = borrow(tensor);
   }
   arg->kind = TPT_ARG_TENSORS;
@@ -249,7 +258,7 @@ void convert(const Binding& binding, Args args, Converted* out) {
     convert_one(binding.slots[i], args[i], &out->args[i], out, &stray);
   }
   if (C10_UNLIKELY(stray.tensor != nullptr && out->has_tensor)) {
-    raise_devices(c10::Device(kTpu, static_cast<c10::DeviceIndex>(out->device)), stray.tensor->device());
+    raise_devices(binding, args, stray, out->device);
   }
   TORCH_CHECK(stray.tensor == nullptr, binding.name, ": expected a tensor on a tpu device, but got one on ",
               stray.tensor->device());

@@ -158,6 +158,7 @@ struct MetaResult {
   std::vector<tpt_spec_t> specs;
   Pattern pattern;
   bool simple = true;                            // the pattern says nothing new
+  bool warned = false;                           // the meta kernel saw the targets' own sizes, and has warned of what it resized
   std::vector<std::pair<int, at::Tensor>> outs;  // written out= tensors as meta tensors, by slot
 };
 // Runs the schema's meta kernel on the call's shapes. Its exceptions are the user's. False: the op has no meta kernel.

@@ -142,7 +142,7 @@ void call_composite(const Binding& binding, std::vector<c10::IValue>* stack) {
   binding.handle.callBoxedForDispatchKey(key, *stack);
 }
 
-// Gives our out= tensors the sizes that the meta kernel gave theirs (it has warned where that is due). True if any changed.
+// Gives our out= tensors the sizes that the meta kernel gave theirs, with a warning where that is due. True if any changed.
 bool resize_outs(const Binding& binding, Args args, const MetaResult& meta) {
   bool changed = false;
   for (const auto& [slot, twin] : meta.outs) {
@@ -153,7 +153,8 @@ bool resize_outs(const Binding& binding, Args args, const MetaResult& meta) {
       TORCH_CHECK(binding.slots[i].out || !args[i].isTensor() || !args[i].toTensor().is_same(out), "output with shape ",
                   out.sizes(), " doesn't match the broadcast shape ", twin.sizes());
     }
-    out.resize_(twin.sizes());
+    if (!meta.warned) at::native::resize_output(out, twin.sizes());
+    else out.resize_(twin.sizes());
     if (twin.is_non_overlapping_and_dense() && out.strides() != twin.strides()) {
       out.unsafeGetTensorImpl()->set_sizes_and_strides(twin.sizes(), twin.strides());
     }

@@ -283,9 +283,28 @@ void restride_outs(const Binding& binding, Args args, Twins* twins, const MetaRe
   }
 }
 
+// A target's sizes are the meta kernel's to find, and ours to warn of: what Python's meta kernels print is not formatted. So their
+// targets are empty; but not those that are inputs too, and not those of ops without inputs: arange keeps a target of another
+// shape with as many elements.
+void empty_targets(const Binding& binding, Args args, Twins* twins) {
+  std::vector<const c10::TensorImpl*> inputs;
+  const auto see = [&](const c10::IValue& value) {
+    if (value.isTensor() && value.toTensor().defined()) inputs.push_back(value.toTensor().unsafeGetTensorImpl());
+  };
+  for (size_t i = 0; i < args.size(); i++) {
+    if (binding.slots[i].out) continue;
+    see(args[i]);
+    if (args[i].isTensorList()) std::for_each(args[i].toListRef().begin(), args[i].toListRef().end(), see);
+  }
+  for (size_t i = 0; i < args.size() && !inputs.empty(); i++) {
+    if (!binding.slots[i].out || !args[i].isTensor() || !args[i].toTensor().defined()) continue;
+    const at::Tensor& target = args[i].toTensor();
+    if (std::find(inputs.begin(), inputs.end(), target.unsafeGetTensorImpl()) == inputs.end()) twins->of(target).resize_({0});
+  }
+}
+
 // Calls the meta kernel on twins of the arguments; the stack then holds what it returned.
-void call_meta(const Binding& binding, Args args, bool numbers, std::vector<c10::IValue>* stack, MetaResult* out) {
-  Twins twins(numbers);
+void call_meta(const Binding& binding, Args args, Twins twins, std::vector<c10::IValue>* stack, MetaResult* out) {
   stack->clear();
   out->outs.clear();
   for (size_t i = 0; i < args.size(); i++) {
@@ -299,6 +318,18 @@ void call_meta(const Binding& binding, Args args, bool numbers, std::vector<c10:
   if (binding.functional.has_value() && lays_out_anew(*binding.functional)) {
     restride_outs(binding, args, &twins, *out);
   }
+}
+
+// Has the meta kernel of an out= form size its targets. False if it would not; a target that is still empty may be none of its.
+bool sizes_targets(const Binding& binding, Args args, std::vector<c10::IValue>* stack, MetaResult* out) {
+  Twins twins;
+  empty_targets(binding, args, &twins);
+  try {
+    call_meta(binding, args, twins, stack, out);
+  } catch (const std::exception&) {
+    return false;
+  }
+  return std::none_of(out->outs.begin(), out->outs.end(), [](const auto& target) { return target.second.sizes() == at::IntArrayRef{0}; });
 }
 
 // Of the arguments that are tensors, and of their own strides: a row of convolutions keeps what PyTorch's device kernels keep.
@@ -328,16 +359,18 @@ void lay_channels_last(Args args, MetaResult* out) {
 bool run_meta(const Binding& binding, Args args, MetaResult* out) {
   std::vector<c10::IValue> stack;
   stack.reserve(args.size());
+  out->warned = !binding.has_out || !sizes_targets(binding, args, &stack, out);
   try {
-    call_meta(binding, args, false, &stack, out);
+    if (out->warned) call_meta(binding, args, Twins(), &stack, out);
   } catch (const std::exception& error) {
     const auto* known = dynamic_cast<const c10::NotImplementedError*>(&error);
     if (known != nullptr && says_no_meta_kernel(known->what_without_backtrace())) return false;
     bool agreed = false;
     if (const auto better = host_opinion(binding, args, &agreed)) std::rethrow_exception(better);
-    if (agreed && !binding.fresh && !binding.has_out && !may_lose_imaginary_part(binding, args)) return false;  // in place: the target has its type already (bool's pow_)
+    // In place: the target has its type already (bool's pow_).
+    if (agreed && !binding.fresh && !binding.has_out && !may_lose_imaginary_part(binding, args)) return false;
     if (!has_number_tensor(args)) throw;
-    call_meta(binding, args, true, &stack, out);
+    call_meta(binding, args, Twins(/*numbers=*/true), &stack, out);
   }
   read_returns(binding, stack, out);
   if (binding.flags & TPT_ROW_CHANNELS_LAST) lay_channels_last(args, out);

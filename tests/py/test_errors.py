@@ -214,7 +214,10 @@ def test_complex_numbers_without_an_imaginary_part_come_before_and_after():
     assert (torch.ones(2, device="tpu") * 2j).tolist() == [2j, 2j]
 
 
-@pytest.mark.parametrize("name", ["gt_", "eq_", "pow_", "floor_divide_", "clamp_", "clamp_min_", "masked_scatter_", "atan2_", "add_"])
+GROWING = ["gt_", "eq_", "pow_", "floor_divide_", "clamp_", "clamp_min_", "masked_scatter_", "atan2_", "add_"]
+
+
+@pytest.mark.parametrize("name", GROWING)
 def test_targets_do_not_grow(name):
     def call(device):
         x = torch.tensor([1.0, 2, 3], device=device)
@@ -228,7 +231,8 @@ def test_targets_do_not_grow(name):
 
 def test_a_large_target_does_not_grow():
     x = torch.zeros(1 << 24, 2, device="tpu")
-    with pytest.raises(RuntimeError, match=re.escape("output with shape [16777216, 1] doesn't match the broadcast shape [16777216, 2]")):
+    text = "output with shape [16777216, 1] doesn't match the broadcast shape [16777216, 2]"
+    with pytest.raises(RuntimeError, match=re.escape(text)):
         x[:, :1].clone().gt_(x)
 
 
@@ -258,6 +262,18 @@ def test_tensors_on_two_kinds_of_devices():
     text = "Expected all tensors to be on the same device, but found at least two devices, tpu:0 and cpu!"
     for call in (lambda: tpu(3) + torch.ones(3), lambda: torch.ones(3) + tpu(3), lambda: torch.cat([tpu(3), torch.ones(3)])):
         with pytest.raises(RuntimeError, match=re.escape(text)):
+            call()
+
+
+def test_which_argument_is_on_another_device():
+    calls = {
+        "mat2 in method aten::mm": lambda: tpu(3, 3) @ torch.ones(3, 3),
+        "weight in method aten::native_layer_norm": lambda: torch.nn.functional.layer_norm(tpu(3), (3,), torch.ones(3)),
+        "tensors in method aten::cat": lambda: torch.cat([tpu(3), torch.ones(3)]),
+        "other in method aten::add_.Tensor": lambda: tpu(3).add_(torch.ones(3)),
+    }
+    for text, call in calls.items():
+        with pytest.raises(RuntimeError, match=re.escape(f"tpu:0 and cpu! (when checking argument for argument {text})")):
             call()
 
 

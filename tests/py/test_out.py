@@ -139,3 +139,24 @@ def test_targets_of_other_dtypes_are_refused_in_the_hosts_words(name):
     with pytest.raises(RuntimeError) as got:
         REFUSED[name](x.to("tpu"))
     assert str(got.value).splitlines()[0] == str(right.value).splitlines()[0]
+
+
+def test_the_warning_of_a_target_that_is_resized():
+    calls = {
+        "add": lambda x, out: torch.add(x, x, out=out),
+        "sum": lambda x, out: torch.sum(x, 0, out=out),
+        "mm": lambda x, out: torch.mm(x, x.T, out=out),
+        "cumsum": lambda x, out: torch.cumsum(x, 0, out=out),
+        "cat": lambda x, out: torch.cat([x, x], out=out),
+        "nothing": lambda x, out: torch.add(x[0, 0], 1, out=out[0]),
+        "same": lambda x, out: torch.sum(x[:, :2], 0, out=out),
+        "arange": lambda x, out: torch.arange(2, out=out.view(2, 1)),
+    }
+    for name, call in calls.items():
+        seen = {}
+        for device in ("cpu", "tpu"):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                result = call(torch.ones(2, 3, device=device), torch.zeros(2, device=device))
+            seen[device] = ([str(w.message).split("(Triggered")[0] for w in caught], result.shape, result.tolist())
+        assert seen["tpu"] == seen["cpu"], name
