@@ -220,6 +220,17 @@ void tpt_lower_result(tpt_lower_t *L, tpt_val_t v) {
     L->results[L->nresults++] = v;
 }
 
+bool tpt_lower_fits(const tpt_lower_t *L, int k, tpt_val_t v) {
+    const tpt_type_t *type = tpt_ir_type(L->ir, v);
+    const tpt_spec_t *out = &L->outs[k];
+    if (type->rank > out->rank) return false;
+    for (int d = 1; d <= type->rank; d++) {
+        const int64_t size = type->dims[type->rank - d];
+        if (size != 1 && size != out->sizes[out->rank - d]) return false;
+    }
+    return true;
+}
+
 void tpt_lower_flag(tpt_lower_t *L, tpt_val_t bad, int64_t size) {
     int rank = tpt_ir_rank(L->ir, bad);
     if (rank > 0) {

@@ -557,21 +557,11 @@ static void parse_lets(parser_t *p) {
     }
 }
 
-static bool broadcasts_to(const tpt_type_t *type, const tpt_spec_t *spec) {
-    if (type->rank > spec->rank) return false;
-    for (int d = 1; d <= type->rank; d++) {
-        const int64_t size = type->dims[type->rank - d];
-        if (size != 1 && size != spec->sizes[spec->rank - d]) return false;
-    }
-    return true;
-}
-
 /* A result has the shape of all operands together, even of those that its formula left out. */
 static tpt_val_t full_shape(parser_t *p, tpt_val_t v, int k) {
     const tpt_lower_t *L = p->L;
     /* One that is too large for what it is written to is refused as it is. */
-    const bool fits = !L->written || k >= L->nouts || broadcasts_to(tpt_ir_type(p->ir, v), &L->outs[k]);
-    if (k < L->nouts && L->outs != NULL && fits) return tpt_ir_broadcast_to(p->ir, v, L->outs[k].rank, L->outs[k].sizes);
+    if (k < L->nouts && L->outs != NULL && (!L->written || tpt_lower_fits(L, k, v))) return tpt_ir_broadcast_to(p->ir, v, L->outs[k].rank, L->outs[k].sizes);
     int64_t dims[TPT_MAX_RANK];
     int rank = tpt_ir_rank(p->ir, v);
     for (int i = 0; i < L->nargs && i < 64; i++)

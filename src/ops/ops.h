@@ -122,6 +122,8 @@ tpt_val_t tpt_lower_normal(tpt_lower_t* L, tpt_type_t type);
 /* ---- results ------------------------------------------------------------------------------------------------------- */
 /* Appends the next result. src/run converts it to the expected dtype; its shape must be the expected one. */
 void tpt_lower_result(tpt_lower_t* L, tpt_val_t v);
+/* Does it broadcast to the shape of result k (L->outs)? */
+bool tpt_lower_fits(const tpt_lower_t* L, int k, tpt_val_t v);
 /* Ors `bad` (any shape, bool) into the out-of-range flag; no-op when index checks are off. */
 void tpt_lower_flag(tpt_lower_t* L, tpt_val_t bad, int64_t size);
 /* The same for values that PyTorch refuses in `text` (a literal): a RuntimeError. One text a lowering. */
