@@ -92,10 +92,14 @@ struct Stray {
   const at::Tensor* tensor = nullptr;
 };
 
+void note_stray(const at::Tensor& tensor, Stray* stray) {
+  if (stray->tensor == nullptr) stray->tensor = &tensor;
+}
+
 void note_device(Converted* out, const at::Tensor& tensor, Stray* stray) {
   const int index = tensor.device().index();
   if (C10_UNLIKELY(out->has_tensor && index != out->device)) {
-    stray->tensor = &tensor;
+    note_stray(tensor, stray);
     return;
   }
   out->device = index;
@@ -127,7 +131,7 @@ void convert_tensor(const Slot& slot, const c10::IValue& value, tpt_arg_t* arg, 
       arg->kind = TPT_ARG_NUMBER;
       arg->u.number = number_of_tensor(tensor);
     } else {
-      stray->tensor = &tensor;
+      note_stray(tensor, stray);
     }
   }
 }
@@ -141,7 +145,7 @@ void convert_tensors(const c10::IValue& value, tpt_arg_t* arg, Converted* out, S
     const at::Tensor& tensor = items[i].toTensor();
     if (!tensor.defined()) continue;
     if (C10_UNLIKELY(tensor.device().type() != kTpu)) {
-      stray->tensor = &tensor;
+      note_stray(tensor, stray);
       continue;
     }
     note_device(out, tensor, stray);

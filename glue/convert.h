@@ -178,7 +178,6 @@ bool before_call(const Binding& binding, std::vector<c10::IValue>* stack);
 // ---- dispatch.cpp
 // Runs one call: takes its arguments off the stack, leaves its results there.
 void call_row(const Binding& binding, std::vector<c10::IValue>* stack);
-bool wants_line(const Binding& binding);  // does the call note the Python line?
 
 // ---- direct.cpp
 // Typed kernels that save the stack, for the commonest signatures: the device's own and autograd's.
@@ -191,8 +190,16 @@ std::optional<DirectKernels> direct_kernel(const Binding& binding);
 // A row of kind TPT_ROW_HOST: PyTorch's cpu kernel on copies of the arguments, its results put on their device.
 void host_routine(const c10::OperatorHandle& op, std::vector<c10::IValue>* stack);
 
+// ---- mode.cpp
+// Sets this thread's eager mode.
+void set_mode(tpt_mode_t mode);
+// In fused mode a backward pass runs in the thread that asked for it, once for each thread: PyTorch's switch for that, thrown here.
+void keep_backward_here();
+
 // ---- where.cpp
 void warn(const std::string& text);  // a Python warning, wherever it is called from
+// Of each call: its Python line where errors of it surface late (borrowed, or nullptr), and in fused mode keep_backward_here().
+const char* note_caller(const Binding& binding);
 const char* python_where();  // "file:line" in a buffer of this thread, or nullptr
 
 }  // namespace tpt_glue

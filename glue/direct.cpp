@@ -18,12 +18,17 @@ namespace tpt_glue {
 struct TableReader;
 }  // namespace tpt_glue
 
-// An operator's dispatch table may be asked by friends alone, and friends are handles of any type.
+// What is registered for an operator may be asked by friends alone, and friends are handles of any type.
 template <>
 class c10::TypedOperatorHandle<tpt_glue::TableReader> final {
  public:
-  static const c10::KernelFunction* kernel(const c10::OperatorHandle& handle, c10::DispatchKey key) {
+  // What stands in the dispatch table for a key.
+  static const c10::KernelFunction* standing(const c10::OperatorHandle& handle, c10::DispatchKey key) {
     return &handle.operatorDef_->op.lookup(c10::DispatchKeySet(key));
+  }
+  // What was registered last for a key, an alias among them.
+  static const c10::KernelFunction& registered(const c10::OperatorHandle& handle, c10::DispatchKey key) {
+    return handle.operatorDef_->op.kernelForDispatchKey(key);
   }
 };
 
@@ -178,7 +183,7 @@ class DirectKernel final {
     check(tpt_call_begin(&call, binding_.op, flat.args, binding_.nargs, flat.device));
     CallEnd end{&call};
     if (C10_UNLIKELY(call.plan == nullptr || call.nouts != Take<R>::kCount)) return boxed(args...);
-    call.where = C10_UNLIKELY(wants_line(binding_)) ? python_where() : nullptr;
+    call.where = note_caller(binding_);
     tpt_storage_t* outs[Take<R>::kCount + 1];
     check(tpt_call_run(&call, outs));
     if constexpr (std::is_same_v<R, at::Tensor&>)
@@ -229,7 +234,7 @@ bool is_followed(const T&) {
 class Standing {
  public:
   Standing(const c10::OperatorHandle& handle, c10::DispatchKey key)
-      : now_(c10::TypedOperatorHandle<TableReader>::kernel(handle, key)), first_(*now_),
+      : now_(c10::TypedOperatorHandle<TableReader>::standing(handle, key)), first_(*now_),
         theirs_(!first_.isValidUnboxed() && !first_.isFallthrough()) {}
   bool is_first() const { return C10_LIKELY(now_->_equalsBoxedAndUnboxed(first_)) && !theirs_; }
 
@@ -240,8 +245,8 @@ class Standing {
 };
 
 // Where autograd has nothing to note, its turn is the device's kernel at once, without autograd's own and what watches views and
-// versions: a twelfth of `x + y`. Everything else is for PyTorch's own autograd kernel, found under the key of backends that
-// have none.
+// versions: a twelfth of `x + y`. Everything else is for the kernel that is registered for the autograd of all backends: PyTorch's
+// own, or another's.
 template <class R, class... A>
 class AutogradKernel final {
  public:
@@ -251,8 +256,10 @@ class AutogradKernel final {
 
   R operator()(c10::DispatchKeySet keys, A... args) const {
     if (C10_UNLIKELY(!only_ours(keys) || !autograd_.is_first() || !views_.is_first() || (is_followed(args) || ...))) {
+      const c10::KernelFunction& kernel = c10::TypedOperatorHandle<TableReader>::registered(handle_, c10::DispatchKey::Autograd);
       // The keys above autograd have had their turn, Python's dispatcher among them.
-      return handle_.redispatch((keys & c10::after_autograd_keyset).add(c10::DispatchKey::AutogradOther), args...);
+      constexpr c10::DispatchKeySet kFrom = c10::after_autograd_keyset.add(c10::DispatchKey::AutogradPrivateUse1);
+      return kernel.template call<R, A...>(handle_, keys & kFrom, std::forward<A>(args)...);
     }
     // Through the dispatcher all the same: the device's kernel may be another's by now (torch.library).
     const c10::DispatchKeySet below = keys & c10::after_ADInplaceOrView_keyset;

@@ -142,18 +142,22 @@ void call_composite(const Binding& binding, std::vector<c10::IValue>* stack) {
   binding.handle.callBoxedForDispatchKey(key, *stack);
 }
 
-// Gives our out= tensors the sizes that the meta kernel gave theirs, with a warning where that is due. True if any changed.
+// Gives our out= tensors the sizes that the meta kernel gave theirs, with a warning where that is due: ops without inputs give none,
+// and ranges keep a target of another shape that has as many elements. True if any changed.
 bool resize_outs(const Binding& binding, Args args, const MetaResult& meta) {
-  bool changed = false;
+  const std::string& name = binding.name;
+  const bool range = name.find("space.") != std::string::npos || name.find("::range.") != std::string::npos;
+  bool changed = false, fed = false;
+  for (size_t i = 0; i < args.size(); i++) fed = fed || (!binding.slots[i].out && (args[i].isTensor() || args[i].isTensorList()));
   for (const auto& [slot, twin] : meta.outs) {
     const at::Tensor& out = args[static_cast<size_t>(slot)].toTensor();
-    if (out.sizes() == twin.sizes()) continue;
+    if (out.sizes() == twin.sizes() || (range && out.numel() == twin.numel())) continue;
     // Meta kernels forget that an input must keep its size.
     for (size_t i = 0; i < args.size(); i++) {
       TORCH_CHECK(binding.slots[i].out || !args[i].isTensor() || !args[i].toTensor().is_same(out), "output with shape ",
                   out.sizes(), " doesn't match the broadcast shape ", twin.sizes());
     }
-    if (!meta.warned) at::native::resize_output(out, twin.sizes());
+    if (!meta.warned && fed) at::native::resize_output(out, twin.sizes());
     else out.resize_(twin.sizes());
     if (twin.is_non_overlapping_and_dense() && out.strides() != twin.strides()) {
       out.unsafeGetTensorImpl()->set_sizes_and_strides(twin.sizes(), twin.strides());
@@ -356,10 +360,6 @@ std::vector<std::string> row_report() {
 
 }  // namespace
 
-bool wants_line(const Binding& binding) {
-  return (binding.flags & TPT_ROW_INDEX) != 0 || tpt_mode_get() == TPT_MODE_DEBUG;
-}
-
 void call_row(const Binding& binding, std::vector<c10::IValue>* stack) {
   if (C10_UNLIKELY(binding.before != Before::Nothing) && before_call(binding, stack)) return;
   const Args args(stack->data() + (stack->size() - binding.slots.size()), binding.slots.size());
@@ -375,7 +375,7 @@ void call_row(const Binding& binding, std::vector<c10::IValue>* stack) {
   tpt_call_t call;
   check(tpt_call_begin(&call, binding.op, converted.args, binding.nargs, converted.device));
   CallEnd end{&call};
-  call.where = C10_UNLIKELY(wants_line(binding)) ? python_where() : nullptr;
+  call.where = note_caller(binding);
   if (C10_UNLIKELY(call.plan == nullptr) && plan_call(binding, args, &converted, &call, &end) == Miss::Functional) {
     end.close();
     return call_functional(binding, stack);

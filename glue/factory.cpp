@@ -1,4 +1,5 @@
 // factory.cpp - tensors without a value, and changes of a tensor's size or storage. No device work.
+#include <ATen/MemoryOverlap.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/Resize.h>
@@ -167,6 +168,7 @@ at::Tensor &arange_out(const c10::Scalar &start, const c10::Scalar &end, const c
     return bound;
   }();
   const int64_t size = arange_size(start, end, step, out.scalar_type());
+  if (out.numel() == size) at::assert_no_internal_overlap(out);
   if (out.numel() != size) at::native::resize_output(out, {size});
   if (size == 0) return out;
   tpt_arg_t args[4] = {number_arg(start), number_arg(end), number_arg(step), {}};

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <string>
 
+#include "convert.h"
 #include "storage.h"
 
 namespace tpt_glue {
@@ -189,7 +190,7 @@ PyObject *mode_set(PyObject *, PyObject *arg) {
   HANDLE_TH_ERRORS
   const int64_t mode = to_int(arg);
   TORCH_CHECK_VALUE(mode >= TPT_MODE_STRICT && mode <= TPT_MODE_FUSED, "unknown mode ", mode);
-  tpt_mode_set(static_cast<tpt_mode_t>(mode));
+  set_mode(static_cast<tpt_mode_t>(mode));
   return none();
   END_HANDLE_TH_ERRORS
 }

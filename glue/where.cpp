@@ -45,6 +45,12 @@ bool format_frame(char* text, size_t size) {
 
 }  // namespace
 
+const char* note_caller(const Binding& binding) {
+  const tpt_mode_t mode = tpt_mode_get();
+  if (C10_UNLIKELY(mode == TPT_MODE_FUSED)) keep_backward_here();
+  return C10_UNLIKELY((binding.flags & TPT_ROW_INDEX) != 0 || mode == TPT_MODE_DEBUG) ? python_where() : nullptr;
+}
+
 // PyTorch's bindings let go of the GIL before they dispatch, so it is taken here for the look. A thread that Python has never
 // seen (a C++ worker) has no frame, and none is made for it.
 const char* python_where() {

@@ -112,6 +112,10 @@ void tpt_ops_bernoulli(tpt_lower_t *L) {
     tpt_type_t type = *tpt_ir_type(ir, self);
     tpt_dtype_t own = (tpt_dtype_t)type.dtype;
     bool tensor = tpt_lower_is_tensor(L, "p"), number = tpt_lower_has(L, "p");
+    if (tensor && L->written && !tpt_lower_fits(L, 0, tpt_lower_tensor(L, "p"))) {
+        (void)tpt_lower_fail(L, TPT_INVALID_ARGUMENT, "bernoulli_: the probabilities do not expand to the shape of the tensor");
+        return;
+    }
     if (tensor)
         p = tpt_ir_broadcast_to(ir, tpt_lower_tensor(L, "p"), type.rank, type.dims);
     else if (number)

@@ -126,6 +126,8 @@ tpt_status_t *tpt_pjrt_buffer_wrap(tpt_client_t *client, PJRT_Buffer *handle, in
     }
     atomic_init(&buffer->refs, 1);
     atomic_init(&buffer->given, false);
+    atomic_init(&buffer->uncounted, false);
+    atomic_init(&buffer->dropped, false);
     atomic_init(&buffer->last_use, 0);
     buffer->device = device;
     buffer->nbytes = nbytes;
@@ -144,6 +146,8 @@ tpt_status_t *tpt_pjrt_buffer_promise(tpt_client_t *client, int device, int64_t 
     if (buffer == NULL) return tpt_status_oom(sizeof *buffer);
     atomic_init(&buffer->refs, 1);
     atomic_init(&buffer->given, false);
+    atomic_init(&buffer->uncounted, false);
+    atomic_init(&buffer->dropped, false);
     atomic_init(&buffer->last_use, 0);
     buffer->device = device;
     buffer->nbytes = nbytes;
@@ -185,6 +189,12 @@ void tpt_pjrt_shells_destroy(tpt_client_t *client) {
     }
 }
 
+void tpt_pjrt_buffer_uncount(tpt_buffer_t *buffer) {
+    if (atomic_load_explicit(&buffer->uncounted, memory_order_relaxed)) return;
+    atomic_store_explicit(&buffer->uncounted, true, memory_order_relaxed);
+    live_add(buffer->device, -buffer->nbytes);
+}
+
 void tpt_buffer_note_given(tpt_buffer_t *buffer) { atomic_store_explicit(&buffer->given, true, memory_order_relaxed); }
 
 void tpt_buffer_retain(tpt_buffer_t *buffer) { atomic_fetch_add_explicit(&buffer->refs, 1, memory_order_relaxed); }
@@ -198,7 +208,7 @@ void tpt_buffer_release(tpt_buffer_t *buffer) {
     else if (handle != NULL) handle_destroy(&client->api, handle);
     else tpt_status_free(atomic_load(&buffer->broken));
     tpt_buffer_release(buffer->before);
-    live_add(buffer->device, -buffer->nbytes);
+    tpt_pjrt_buffer_uncount(buffer);
     tpt_free(buffer);
     tpt_pjrt_client_release(client);
 }
@@ -214,7 +224,7 @@ int tpt_buffer_device(const tpt_buffer_t *buffer) { return buffer->device; }
 
 /* ---- waiting ------------------------------------------------------------------------------------------------------- */
 
-static tpt_status_t *buffer_event(tpt_buffer_t *buffer, PJRT_Event **out_event) {
+tpt_status_t *tpt_pjrt_buffer_event(tpt_buffer_t *buffer, PJRT_Event **out_event) {
     TPT_TRY(tpt_pjrt_buffer_settle(buffer));
     PJRT_Buffer_ReadyEvent_Args args = TPT_ARGS(PJRT_Buffer_ReadyEvent_Args, .buffer = buffer->handle);
     TPT_TRY(tpt_pjrt_error(&buffer->client->api, buffer->client->api.PJRT_Buffer_ReadyEvent(&args)));
@@ -236,7 +246,7 @@ static void help(const PJRT_Api *api, PJRT_Event *event) {
 
 tpt_status_t *tpt_buffer_await(tpt_buffer_t *buffer) {
     PJRT_Event *event = NULL;
-    TPT_TRY(buffer_event(buffer, &event));
+    TPT_TRY(tpt_pjrt_buffer_event(buffer, &event));
     const PJRT_Api *api = &buffer->client->api;
     if (event != NULL && buffer->client->is_cpu && api->PJRT_Event_IsReady != NULL) help(api, event);
     return tpt_pjrt_event_finish(&buffer->client->api, event);
@@ -250,7 +260,7 @@ bool tpt_buffer_is_ready(tpt_buffer_t *buffer) {
     const PJRT_Api *api = &buffer->client->api;
     PJRT_Event *event = NULL;
     if (!tpt_buffer_is_made(buffer)) return false;
-    tpt_status_t *status = buffer_event(buffer, &event);
+    tpt_status_t *status = tpt_pjrt_buffer_event(buffer, &event);
     bool ready = true; /* an error is an answer too: the next await tells it */
     if (status == NULL && event != NULL && api->PJRT_Event_IsReady != NULL) {
         PJRT_Event_IsReady_Args args = TPT_ARGS(PJRT_Event_IsReady_Args, .event = event);

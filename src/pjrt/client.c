@@ -176,6 +176,7 @@ void tpt_pjrt_client_retain(tpt_client_t *client) { atomic_fetch_add_explicit(&c
 void tpt_pjrt_client_release(tpt_client_t *client) {
     if (atomic_fetch_sub_explicit(&client->refs, 1, memory_order_acq_rel) != 1) return;
     if (client->handle != NULL) {
+        tpt_pjrt_dropped_destroy(client);
         tpt_pjrt_shells_destroy(client);
         PJRT_Client_Destroy_Args args = TPT_ARGS(PJRT_Client_Destroy_Args, .client = client->handle);
         tpt_status_free(tpt_pjrt_error(&client->api, client->api.PJRT_Client_Destroy(&args)));

@@ -60,6 +60,11 @@ int tpt_buffer_device(const tpt_buffer_t *buffer);
 void tpt_buffer_set_before(tpt_buffer_t *buffer, tpt_buffer_t *before);
 /* Of a value that could not be made so: the last one before it that could, the caller's to release; else NULL. */
 tpt_buffer_t *tpt_buffer_get_before(const tpt_buffer_t *buffer);
+/* Releases a value that nobody can see any more. If it is still being computed, tpt_client_await_dropped waits for it; where much is,
+ * so does the caller, for the eldest. A promise's bytes are none of tpt_buffer_live_bytes from then on. NULL is fine. */
+void tpt_buffer_drop(tpt_buffer_t *buffer);
+/* Waits for what was dropped on a device; the errors of all. Promises first have to be kept: tpt_programs_drain. */
+TPT_MUST_USE tpt_status_t *tpt_client_await_dropped(tpt_client_t *client, int device);
 /* Waits until the value is there; the error of the program that should have made it. */
 TPT_MUST_USE tpt_status_t *tpt_buffer_await(tpt_buffer_t *buffer);
 bool tpt_buffer_is_ready(tpt_buffer_t *buffer);

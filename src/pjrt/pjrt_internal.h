@@ -18,6 +18,7 @@
 #define TPT_PJRT_INLINE 64
 /* Handles of given buffers that a device keeps: an optimizer's step has some hundreds. */
 #define TPT_PJRT_SHELLS 1024
+#define TPT_PJRT_DROPPED 64 /* values on their way that are known, each device */
 
 /* Starts a PJRT argument struct: `PJRT_X_Args args = TPT_ARGS(PJRT_X_Args, .buffer = b);` */
 #define TPT_ARGS(type, ...) {.struct_size = type##_STRUCT_SIZE, __VA_ARGS__}
@@ -28,6 +29,12 @@ typedef struct tpt_pjrt_device {
     char *kind;
     atomic_uint nshells;                      /* so many were put away */
     _Atomic(PJRT_Buffer *) shells[TPT_PJRT_SHELLS]; /* of buffers given away, destroyed when others take their place */
+    struct {
+        PJRT_Event *event;
+        int64_t nbytes;
+    } dropped[TPT_PJRT_DROPPED]; /* being computed, eldest first; dropped.c's lock guards them */
+    int ndropped;
+    int64_t dropped_bytes;
 } tpt_pjrt_device_t;
 
 struct tpt_client {
@@ -49,6 +56,8 @@ struct tpt_buffer {
     int device;
     int64_t nbytes;
     atomic_bool given; /* a program took its memory over */
+    atomic_bool uncounted; /* its bytes are not among the live ones */
+    atomic_bool dropped;   /* a promise that nobody wants any more */
     atomic_uint_fast64_t last_use;
     _Atomic(PJRT_Buffer *) handle; /* NULL: promised, or broken */
     _Atomic(tpt_status_t *) broken; /* why the promise was not kept */
@@ -86,10 +95,18 @@ TPT_MUST_USE tpt_status_t *tpt_pjrt_event_finish(const PJRT_Api *api, PJRT_Event
 void tpt_pjrt_event_drop(const PJRT_Api *api, PJRT_Event *event);
 
 /* ---- buffer.c */
+TPT_MUST_USE tpt_status_t *tpt_pjrt_buffer_event(tpt_buffer_t *buffer, PJRT_Event **out_event); /* of its being ready; may be NULL */
+void tpt_pjrt_buffer_uncount(tpt_buffer_t *buffer);
 void tpt_pjrt_shells_destroy(tpt_client_t *client); /* those put away */
 /* Wraps a PJRT buffer, which is destroyed on failure too. nbytes < 0: asks the buffer. */
 TPT_MUST_USE tpt_status_t *tpt_pjrt_buffer_wrap(tpt_client_t *client, PJRT_Buffer *handle, int device, int64_t nbytes,
                                                 tpt_buffer_t **out_buffer);
+/* ---- dropped.c */
+void tpt_pjrt_note_dropped(tpt_buffer_t *buffer);
+void tpt_pjrt_limit_dropped(tpt_client_t *client, int device);
+void tpt_pjrt_dropped_destroy(tpt_client_t *client);
+
+/* ---- types */
 PJRT_Buffer_Type tpt_pjrt_type(tpt_dtype_t dtype); /* PJRT_Buffer_Type_INVALID when there is none */
 size_t tpt_pjrt_type_size(PJRT_Buffer_Type type);  /* bytes of the host form; 0 for tokens and packed types */
 

@@ -158,10 +158,16 @@ static void work_off(run_t *run) {
         if (status == NULL) atomic_store_explicit(&run->outs[i]->handle, made[i], memory_order_release);
         if (runs) forget_before(run->outs[i]);
         if (status != NULL) atomic_store(&run->outs[i]->broken, tpt_status_copy(status));
+        else if (atomic_load(&run->outs[i]->dropped)) tpt_pjrt_note_dropped(run->outs[i]);
     }
     tpt_status_free(status);
     tell();
+    tpt_client_t *client = run->program->client;
+    const int device = run->device;
+    tpt_pjrt_client_retain(client);
     free_run(run);
+    tpt_pjrt_limit_dropped(client, device);
+    tpt_pjrt_client_release(client);
 }
 
 static void *work(void *forever) {

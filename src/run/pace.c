@@ -3,8 +3,9 @@
  *
  * A stretch is what is recorded from one host read to the next: a training step, say, whose loss is read. As one program it
  * starts to run when all of it is recorded, and the read waits for all of it; cut behind the loss, the backward pass runs while
- * the next step is recorded. Whether that pays is a matter of measurement: a stretch that keeps coming back is timed whole, then
- * with each of a few sets of places to cut, and keeps the fastest. */
+ * the next step is recorded. Whether that pays is a matter of measurement: a stretch that keeps coming back is timed whole and
+ * with each of a few sets of places to cut, and keeps the fastest. Those that came near it are timed again now and then: what
+ * else the machine did meanwhile may have chosen. */
 #include <string.h>
 
 #include "run_internal.h"
@@ -28,6 +29,9 @@
 #define PATIENCE 4000                 /* or so many, if others keep the compilers busy */
 #define PATIENCE_TURN 20              /* stretches that a turn may take */
 #define GAIN 0.96                     /* of the time of the whole: what is cut must be faster than that */
+#define NEAR 1.25                     /* of the fastest's time: a set that is timed again, */
+#define AGAIN INT64_C(2000000000)     /* ns after the first time, and twice as long after each that changed nothing, */
+#define AGAIN_MOST INT64_C(60000000000)
 
 bool tpt_pace_cuts(const tpt_dev_t *dev) { return dev->pace.cut_once && dev->graph.nnodes > 0; }
 
@@ -46,7 +50,7 @@ static bool room(tpt_pace_t *p) {
     return p->plans != NULL;
 }
 
-static const tpt_pace_set_t *current_set(const tpt_stretch_t *s) { return s->trial > 0 ? &s->sets[s->trial] : &s->sets[s->best]; }
+static const tpt_pace_set_t *current_set(const tpt_stretch_t *s) { return &s->sets[s->trial >= 0 ? s->trial : s->best]; }
 
 bool tpt_pace_watch(tpt_dev_t *dev, const tpt_plan_t *plan) {
     tpt_pace_t *p = &dev->pace;
@@ -172,31 +176,65 @@ static int64_t usual(int64_t *samples, int n) {
     return samples[n / 4];
 }
 
-/* All sets have been timed, or one whose programs never came has not. */
-static void decide(tpt_stretch_t *s) {
-    int64_t whole = usual(s->samples[0], s->nsamples[0]), best = whole;
-    for (int i = 1; i < s->nsets && s->nsamples[0] > 0; i++) {
-        const int64_t time = s->nsamples[i] > 0 ? usual(s->samples[i], s->nsamples[i]) : INT64_MAX;
-        tpt_log(TPT_LOG_INFO, "  %u cuts from op %u on: %lld us, of %d", s->sets[i].n, s->sets[i].at[0], (long long)(time / 1000), s->nsamples[i]);
-        if (time >= best || (double)time >= GAIN * (double)whole) continue;
-        best = time;
+/* All sets have been timed, but for those whose programs never came. The last time counts as much as all before. */
+static void decide(tpt_stretch_t *s, int64_t now) {
+    int64_t time[TPT_PACE_SETS], least = INT64_MAX;
+    for (int i = 0; i < s->nsets; i++) {
+        time[i] = usual(s->samples[i], s->nsamples[i]);
+        if (time[i] < least) least = time[i];
+    }
+    const int before = s->best;
+    int left = 0;
+    double lowest = 0;
+    for (int i = 0; i < s->nsets && least < INT64_MAX; i++) {
+        if (s->nsamples[i] == 0) continue; /* its score, if it has one, stays */
+        const double ratio = (double)time[i] / (double)least;
+        s->score[i] = ratio > NEAR ? 0 : s->score[i] > 0 ? (s->score[i] + ratio) / 2 : ratio;
+        tpt_log(TPT_LOG_INFO, "  %u cuts from op %u on: %lld us, of %d", s->sets[i].n, s->sets[i].n ? s->sets[i].at[0] : 0,
+                (long long)(time[i] / 1000), s->nsamples[i]);
+        const double counts = i == 0 ? s->score[i] * GAIN : s->score[i];
+        if (s->score[i] == 0) continue;
+        left++;
+        if (lowest > 0 && counts >= lowest) continue;
+        lowest = counts;
         s->best = i;
     }
     s->trial = -1;
-    tpt_log(TPT_LOG_INFO, "a stretch of %u ops takes %lld us, %lld as one program: %u cuts within", s->n, (long long)(best / 1000),
-            (long long)(whole / 1000), s->sets[s->best].n);
+    s->pause = s->pause == 0 || s->best != before ? AGAIN : 2 * s->pause < AGAIN_MOST ? 2 * s->pause : AGAIN_MOST;
+    s->again = left > 1 ? now + s->pause : INT64_MAX;
+    tpt_log(TPT_LOG_INFO, "a stretch of %u ops: %u cuts within", s->n, s->sets[s->best].n);
 }
 
-/* After some rounds: is it clearly slower than the fastest, or did its programs never come? The whole stays: all are measured by
- * it. */
+/* The next set that takes a turn: not those that are clearly slower than the fastest, or whose programs never came. The first time
+ * the whole stays: all are measured by it. */
 static bool is_out(tpt_stretch_t *s, int which) {
     int64_t best = INT64_MAX;
+    if (s->pause > 0 && s->score[which] == 0) return true;
     if (which == 0 || s->round <= ROUNDS_SLOW) return false;
     for (int i = 0; i < s->nsets; i++) {
         const int64_t time = usual(s->samples[i], s->nsamples[i]);
         if (time < best) best = time;
     }
     return (double)usual(s->samples[which], s->nsamples[which]) > SLOW * (double)best;
+}
+
+static void next_set(tpt_stretch_t *s) {
+    do s->trial++;
+    while (s->trial < s->nsets && is_out(s, s->trial));
+}
+
+static void start_rounds(tpt_stretch_t *s, int64_t each) {
+    const int64_t rounds = TRIAL_TIME / ((each + 1) * s->nsets * (SETTLING + TURN));
+    s->rounds = (int)(rounds > ROUNDS_MOST ? ROUNDS_MOST : rounds < ROUNDS_LEAST ? ROUNDS_LEAST : rounds);
+}
+
+static void try_again(tpt_stretch_t *s) {
+    memset(s->nsamples, 0, sizeof s->nsamples);
+    start_rounds(s, s->fastest);
+    s->settled = s->waited = 0;
+    s->round = 1;
+    s->trial = -1;
+    next_set(s);
 }
 
 /* Round 0: what each set needs is met often enough to be compiled in the background, while the stretch goes on whole. */
@@ -208,37 +246,35 @@ static void prime(tpt_stretch_t *s) {
 }
 
 /* The sets take turns, a few stretches each, so that what slows the machine slows all of them. */
-static void trial_sample(tpt_stretch_t *s, int64_t time, bool clean) {
+static void trial_sample(tpt_stretch_t *s, int64_t now, int64_t time, bool clean) {
     const int i = s->trial;
     if (!clean) s->settled = 0;
     else if (++s->settled > SETTLING && s->nsamples[i] < TPT_PACE_SAMPLES) s->samples[i][s->nsamples[i]++] = time;
     if (s->settled < SETTLING + TURN && ++s->waited < PATIENCE_TURN) return;
     s->settled = s->waited = 0;
-    do s->trial++;
-    while (s->trial < s->nsets && is_out(s, s->trial));
+    next_set(s);
     if (s->trial < s->nsets) return;
-    s->trial = 0;
-    if (++s->round > s->rounds) decide(s);
+    s->trial = -1;
+    next_set(s);
+    if (++s->round > s->rounds) decide(s, now);
 }
 
 static void repeated(tpt_pace_t *p, tpt_stretch_t *s, int64_t now) {
     const int64_t time = now - p->ended;
     if (s->repeats++ == 0) s->since = now;
-    if (s->trial < 0) return;
-    if (s->nsets == 0) {
+    if (p->clean && (s->fastest == 0 || time < s->fastest)) s->fastest = time;
+    if (s->nsets == 0) { /* the first steps wait for compilers: not their time counts, but that of the fastest */
         if (s->repeats < REPEATS_LEAST || now - s->since < TIME_LEAST || s->n < NODES_LEAST) return;
-        const int64_t each = (now - s->since) / s->repeats;
-        if (each > SLOWEST) {
-            s->trial = -1;
-            return;
-        }
+        if (s->fastest == 0 || s->fastest > SLOWEST) return;
         choose_sets(s, p->owned);
-        const int64_t rounds = TRIAL_TIME / ((each + 1) * s->nsets * (SETTLING + TURN));
-        s->rounds = (int)(rounds > ROUNDS_MOST ? ROUNDS_MOST : rounds < ROUNDS_LEAST ? ROUNDS_LEAST : rounds);
-        return;
+        start_rounds(s, s->fastest);
+    } else if (s->trial < 0) {
+        if (now >= s->again) try_again(s);
+    } else if (s->round == 0) {
+        prime(s);
+    } else {
+        trial_sample(s, now, time, p->clean);
     }
-    if (s->round == 0) prime(s);
-    else trial_sample(s, time, p->clean);
 }
 
 /* ---- stretches ----------------------------------------------------------------------------------------------------- */

@@ -320,11 +320,14 @@ typedef struct tpt_stretch {
     uint32_t n, read_at; /* read_at: nodes up to the one whose result was read; 0: not known */
     int follower;        /* the stretch that came after it last; -1: none that is known */
     int repeats;
-    int64_t since; /* ns: its first repeat */
-    int nsets, best, trial, round, rounds; /* trial: the set that is being timed; -1: all were. rounds: there will be */
+    int64_t since;       /* ns: its first repeat */
+    int64_t fastest;     /* ns: of its repeats; 0: none was clean */
+    int nsets, best, trial, round, rounds; /* trial: the set that is being timed; -1: none is. rounds: there will be */
     tpt_pace_set_t sets[TPT_PACE_SETS];
     int primed, settled, waited, nsamples[TPT_PACE_SETS];
     int64_t samples[TPT_PACE_SETS][TPT_PACE_SAMPLES]; /* ns */
+    double score[TPT_PACE_SETS]; /* time, of the fastest's, over all trials; 0: out of them */
+    int64_t again, pause; /* ns: when the sets are timed anew, and how long after the last time */
 } tpt_stretch_t;
 typedef struct tpt_pace {
     tpt_stretch_t known[TPT_PACE_STRETCHES];
@@ -336,7 +339,6 @@ typedef struct tpt_pace {
     int64_t ended; /* ns: the stretch before */
 } tpt_pace_t;
 
-#define TPT_UNFINISHED 64
 typedef struct tpt_failed {
     uint64_t number;
     tpt_code_t code; /* of its report */
@@ -351,15 +353,12 @@ typedef struct tpt_dev {
     tpt_map_t seen;     /* keys of graphs that were cut once and not compiled */
     int64_t most_held;  /* bytes of results that fused mode holds back; 0 until it first asks */
     tpt_storage_t *storages; /* living ones */
-    tpt_buffer_t *unfinished[TPT_UNFINISHED]; /* dropped before they were ready: synchronize waits for them, their errors count */
-    size_t nunfinished;
     atomic_uint_fast64_t clock; /* 1 + the host reads so far: what was used before one is idle now, or nearly so */
     uint64_t next_flag;
     tpt_flag_t *flags;
     size_t nflags, flags_capacity;
     tpt_failed_t *failed; /* flags that were set */
     size_t nfailed, failed_capacity;
-    tpt_status_t *late; /* an error still to be reported */
     tpt_map_t constants; /* small packs -> buffer */
 } tpt_dev_t;
 

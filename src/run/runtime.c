@@ -116,26 +116,13 @@ int tpt_runtime_devices(void) { return tpt_runtime_is_open() ? device_count : 0;
 bool tpt_runtime_is_open(void) { return atomic_load_explicit(&the_client, memory_order_acquire) != NULL; }
 tpt_client_t *tpt_runtime_client(void) { return atomic_load_explicit(&the_client, memory_order_acquire); }
 
-static tpt_status_t *await_dropped(tpt_dev_t *dev) {
-    tpt_status_t *status = NULL;
-    for (size_t i = 0; i < dev->nunfinished; i++) {
-        tpt_status_t *failed = tpt_buffer_await(dev->unfinished[i]);
-        if (tpt_buffer_is_broken(dev->unfinished[i])) tpt_status_free(failed); /* told to those who wanted what hung on it */
-        else status = tpt_status_join(status, failed);
-        tpt_buffer_release(dev->unfinished[i]);
-    }
-    dev->nunfinished = 0;
-    return status;
-}
-
 /* Waits for what is being computed, whoever may want it: plugins don't when the process ends, but take themselves apart. What
  * hangs on a program that never came will not be computed. */
 static void finish(tpt_dev_t *dev) {
     tpt_mutex_lock(&dev->lock);
     for (tpt_storage_t *s = dev->storages; s; s = s->next)
         if (s->buffer && tpt_buffer_is_made(s->buffer)) tpt_status_free(tpt_buffer_await(s->buffer));
-    for (size_t i = 0; i < dev->nunfinished; i++)
-        if (tpt_buffer_is_made(dev->unfinished[i])) tpt_status_free(tpt_buffer_await(dev->unfinished[i]));
+    tpt_status_free(tpt_client_await_dropped(tpt_runtime_client(), dev->index));
     tpt_mutex_unlock(&dev->lock);
 }
 
@@ -158,7 +145,7 @@ void tpt_runtime_close(void) {
         for (int i = 0; i < device_count; i++) {
             tpt_dev_t *dev = &devices[i];
             tpt_graph_reset(&dev->graph);
-            tpt_status_free(await_dropped(dev));
+            tpt_status_free(tpt_client_await_dropped(client, i));
             tpt_graph_free(&dev->graph);
             tpt_graph_free(&dev->single);
             tpt_fuse_clear(dev);
@@ -256,10 +243,10 @@ static tpt_status_t *synchronize(tpt_dev_t *dev) {
             status = tpt_status_join(status, failed);
         }
     }
-    status = tpt_status_join(status, await_dropped(dev));
+    tpt_programs_drain(); /* runs that waited for their program hold their arguments until they are over */
+    status = tpt_status_join(status, tpt_client_await_dropped(tpt_runtime_client(), dev->index));
     status = tpt_status_join(status, tpt_flags_check(dev, true));
     tpt_dev_idle(dev);
-    tpt_programs_drain(); /* runs that waited for their program hold their arguments until they are over */
     tpt_mutex_unlock(&dev->lock);
     return status;
 }

@@ -34,26 +34,12 @@ tpt_status_t *tpt_storage_make(tpt_dev_t *dev, const tpt_type_t *type, tpt_stora
     return NULL;
 }
 
-/* Lets go of a value nobody can see any more. Large ones may still be computed: synchronize has to wait for that. */
-static void let_go(tpt_dev_t *dev, tpt_buffer_t *buffer) {
-    const bool shared = buffer && tpt_buffer_refs(buffer) > 1 && tpt_buffer_is_made(buffer);
-    if (!buffer || tpt_buffer_nbytes(buffer) < 4096 || shared || tpt_buffer_is_ready(buffer)) {
-        tpt_buffer_release(buffer);
-        return;
-    }
-    if (dev->nunfinished == TPT_UNFINISHED) {
-        tpt_buffer_release(dev->unfinished[0]);
-        memmove(dev->unfinished, dev->unfinished + 1, --dev->nunfinished * sizeof buffer);
-    }
-    dev->unfinished[dev->nunfinished++] = buffer;
-}
-
 void tpt_storage_drop(tpt_dev_t *dev, tpt_storage_t *s) {
     tpt_graph_forget(&dev->graph, s);
     if (s->prev) s->prev->next = s->next;
     else dev->storages = s->next;
     if (s->next) s->next->prev = s->prev;
-    let_go(dev, s->buffer);
+    tpt_buffer_drop(s->buffer);
     tpt_status_free(s->error);
     tpt_free(s);
 }

@@ -118,6 +118,38 @@ static void test_promise__results_that_nobody_wants(void **state) {
     tpt_program_release(late);
 }
 
+/* What is dropped while it is computed holds no memory of ours; who waits for the device waits for it. */
+static void test_promise__results_dropped_before_they_are_computed(void **state) {
+    (void)state;
+    const int64_t large[1] = {8192};
+    tpt_program_t *late = NULL;
+    assert_ok(tpt_program_promise(client, 0, 1, large, &late));
+    tpt_buffer_t *in = upload();
+    const int64_t before = tpt_buffer_live_bytes(0, NULL);
+    for (int i = 0; i < 200; i++) {
+        tpt_buffer_t *out = run(late, in, false);
+        assert_int_equal(tpt_buffer_live_bytes(0, NULL), before + 8192);
+        tpt_buffer_drop(out);
+        assert_int_equal(tpt_buffer_live_bytes(0, NULL), before);
+    }
+    assert_ok(tpt_client_await_dropped(client, 0)); /* none was started */
+    assert_int_equal(tpt_null_counts().executes - executes, 0);
+    tpt_null_set_delay(2000000);
+    tpt_program_keep_promise(late, compile(), NULL);
+    tpt_programs_drain();
+    assert_int_equal(tpt_null_counts().executes - executes, 200);
+    tpt_buffer_t *last = run(late, in, false);
+    tpt_buffer_retain(last);
+    tpt_buffer_drop(last); /* somebody else has it */
+    assert_ok(tpt_client_await_dropped(client, 0));
+    expect_zeros(last);
+    tpt_null_set_delay(0);
+    tpt_buffer_drop(last);
+    tpt_buffer_drop(NULL);
+    tpt_buffer_release(in);
+    tpt_program_release(late);
+}
+
 static void test_promise__failed_compile_is_everybodys_error(void **state) {
     (void)state;
     tpt_program_t *late = promise(), *ready = compile();
@@ -226,6 +258,7 @@ int main(void) {
         TEST(test_promise__runs_wait_for_the_compiler),
         TEST(test_promise__donated_and_dropped_arguments_live_until_the_run),
         TEST(test_promise__results_that_nobody_wants),
+        TEST(test_promise__results_dropped_before_they_are_computed),
         TEST(test_promise__failed_compile_is_everybodys_error),
         TEST(test_promise__wrong_number_of_results_breaks_it),
         TEST(test_promise__failed_run_is_its_results_error),

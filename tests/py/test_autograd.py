@@ -211,6 +211,11 @@ for key in "Autograd", "ADInplaceOrView":
     wide._destroy()
     assert (x - x).tolist() == [0, 0, 0] and x.mul_(2.5).tolist() == [2.5] * 3 and calls == [1, 1, 2, 2]
     x.fill_(1)
+last = torch.library.Library("aten", "IMPL")
+last.impl("abs", kernel, "CompositeImplicitAutograd")  # a backend has its own: as on cpu nobody is asked
+last.impl("neg", kernel, "AutogradOther")
+calls.clear()
+assert x.neg().abs().tolist() == [1, 1, 1] and leaf.neg().abs().requires_grad and not calls
 """
     subprocess.run([sys.executable, "-c", code], check=True)
 

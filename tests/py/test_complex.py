@@ -145,3 +145,8 @@ def test_abs_of_infinity_beside_nan(dtype):
     inf, nan = float("inf"), float("nan")
     x = torch.tensor([complex(inf, nan), complex(nan, -inf), complex(nan, 1), complex(3, 4), complex(inf, inf)], dtype=dtype)
     torch.testing.assert_close(x.tpu().abs().cpu(), x.abs(), equal_nan=True)
+
+
+def test_what_takes_the_place_of_nan_is_real():
+    x = torch.tensor([complex("nan"), complex(1, float("inf")), 1j])
+    assert torch.nan_to_num(x.tpu(), 2.0, 3.0).tolist() == torch.nan_to_num(x, 2.0, 3.0).tolist()

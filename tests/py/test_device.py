@@ -165,6 +165,25 @@ def test_memory():
     assert 0 < free <= total
 
 
+@pytest.mark.parametrize("known", [False, True])
+def test_what_is_dropped_before_it_is_computed_takes_no_memory(known):
+    """The host runs far ahead of a device; what it drops is freed when it is computed, and it waits where that is much."""
+    size = (1 << 22) + known
+    x = torch.ones(size, device="tpu")
+    for _ in range(2 if known else 1):
+        torch.tpu.synchronize()
+        torch.tpu.reset_peak_memory_stats()
+        before = torch.tpu.memory_allocated()
+        for _ in range(60):
+            y = (x * 2 + 1).exp()
+        assert torch.tpu.memory_allocated() - before < 100 << 20
+        del y
+        assert torch.tpu.memory_allocated() - before < 70 << 20
+        torch.tpu.synchronize()
+        assert torch.tpu.memory_allocated() < before + 1000  # the numbers are kept
+    assert torch.tpu.max_memory_allocated() - before < 150 << 20
+
+
 def test_streams_and_events():
     stream = torch.tpu.Stream()
     assert isinstance(stream, torch.tpu.Stream)

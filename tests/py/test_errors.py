@@ -189,12 +189,27 @@ IMAGINARY = {
     "mul_": lambda d: torch.zeros(3, device=d).mul_(TWIST),
     "_foreach_add_": lambda d: torch._foreach_add_([torch.zeros(3, device=d)], TWIST),
 }
+# In-place ops on lists cast no more than others do.
+CASTS = {
+    "_foreach_mul_ complex": lambda d: torch._foreach_mul_([torch.ones(2, device=d)], [2 + 1j]),
+    "_foreach_mul_ number": lambda d: torch._foreach_mul_([ints(d)], 1.5),
+    "_foreach_mul_ numbers": lambda d: torch._foreach_mul_([ints(d)], [1.5]),
+    "_foreach_mul_ tensor": lambda d: torch._foreach_mul_([ints(d)], torch.tensor(1.5)),
+    "_foreach_mul_ tensors": lambda d: torch._foreach_mul_([ints(d)], [torch.ones(3, device=d)]),
+    "_foreach_mul_ bool": lambda d: torch._foreach_mul_([ints(d) > 0], 2),
+    "_foreach_addcmul_": lambda d: torch._foreach_addcmul_([ints(d)], [torch.ones(3, device=d)], [ints(d)]),
+    "_foreach_add_ alpha": lambda d: torch._foreach_add_([ints(d)], [ints(d)], alpha=2.5),
+    "_foreach_add alpha": lambda d: torch._foreach_add([ints(d) > 0], [ints(d) > 0], alpha=2.0),
+    "_foreach_lerp": lambda d: torch._foreach_lerp([ints(d)], [ints(d)], 0.5),
+    "lerp_": lambda d: ints(d).lerp_(ints(d), torch.tensor(0.5)),
+    "arange": lambda d: torch.arange(6, out=torch.zeros(3, device=d).expand(2, 3)),
+}
 MASKS = {str(m): masked(1, m) for m in (torch.float32, torch.int32, torch.uint8, torch.float16)}
 
 
-@pytest.mark.parametrize("name", IMAGINARY | MASKS)
-def test_imaginary_parts_and_masks_are_refused_as_on_cpu(name):
-    call = (IMAGINARY | MASKS)[name]
+@pytest.mark.parametrize("name", IMAGINARY | MASKS | CASTS)
+def test_imaginary_parts_masks_and_casts_are_refused_as_on_cpu(name):
+    call = (IMAGINARY | MASKS | CASTS)[name]
     with pytest.raises(Exception) as cpu:
         call("cpu")
     with pytest.raises(cpu.type, match=re.escape(str(cpu.value).splitlines()[0])):
@@ -271,6 +286,7 @@ def test_which_argument_is_on_another_device():
         "weight in method aten::native_layer_norm": lambda: torch.nn.functional.layer_norm(tpu(3), (3,), torch.ones(3)),
         "tensors in method aten::cat": lambda: torch.cat([tpu(3), torch.ones(3)]),
         "other in method aten::add_.Tensor": lambda: tpu(3).add_(torch.ones(3)),
+        "min in method aten::clamp.Tensor": lambda: tpu(3).clamp(torch.ones(3), torch.ones(3)),
     }
     for text, call in calls.items():
         with pytest.raises(RuntimeError, match=re.escape(f"tpu:0 and cpu! (when checking argument for argument {text})")):

@@ -151,6 +151,12 @@ def test_the_warning_of_a_target_that_is_resized():
         "nothing": lambda x, out: torch.add(x[0, 0], 1, out=out[0]),
         "same": lambda x, out: torch.sum(x[:, :2], 0, out=out),
         "arange": lambda x, out: torch.arange(2, out=out.view(2, 1)),
+        "linspace": lambda x, out: torch.linspace(0, 1, 4, out=out),
+        "linspace of a view": lambda x, out: torch.linspace(0, 1, 4, out=torch.zeros(4, 4, device=x.device)[::2, ::2]),
+        "logspace of a view": lambda x, out: torch.logspace(0, 1, 4, out=torch.zeros(2, 2, device=x.device).t()),
+        "zeros": lambda x, out: torch.zeros(3, out=out),
+        "full": lambda x, out: torch.full((3, 1), 2.0, out=out),
+        "eye": lambda x, out: torch.eye(3, out=out),
     }
     for name, call in calls.items():
         seen = {}
@@ -158,5 +164,7 @@ def test_the_warning_of_a_target_that_is_resized():
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 result = call(torch.ones(2, 3, device=device), torch.zeros(2, device=device))
-            seen[device] = ([str(w.message).split("(Triggered")[0] for w in caught], result.shape, result.tolist())
+            seen[device] = ([str(w.message).split("(Triggered")[0] for w in caught], result.shape, result.stride())
+            seen[device + "'s values"] = result.cpu()
         assert seen["tpu"] == seen["cpu"], name
+        torch.testing.assert_close(seen["tpu's values"], seen["cpu's values"])
