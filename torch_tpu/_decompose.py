@@ -115,6 +115,8 @@ def _through_functional(op, functional):
 def _bincount(x, weights=None, minlength=0):
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")
+    if x.is_floating_point() or x.is_complex() or x.dtype is torch.bool:
+        raise NotImplementedError(f"bincount is not implemented for {x.dtype}: it counts integers")
     if x.dim() == 1 and x.numel() == 0:
         return torch.zeros(minlength, dtype=torch.int64, device=x.device)
     bounds = x.aminmax() if x.dim() == 1 else None

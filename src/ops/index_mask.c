@@ -108,7 +108,8 @@ void tpt_index_masked_scatter(tpt_lower_t *L) {
     x = tpt_ir_broadcast_to(L->ir, x, type.rank, type.dims);
     mask = tpt_ir_broadcast_to(L->ir, mask, type.rank, type.dims);
     selected_t s = select_places(L->ir, tpt_ir_flatten(L->ir, mask));
-    tpt_lower_flag(L, tpt_ir_compare(L->ir, TPT_IR_GT, s.count, tpt_ir_const_i(L->ir, TPT_I64, m)), m);
+    tpt_lower_refuse(L, tpt_ir_compare(L->ir, TPT_IR_GT, s.count, tpt_ir_const_i(L->ir, TPT_I64, m)),
+                     "Number of elements of source < number of ones in mask");
     if (m == 0 || s.n == 0) {
         tpt_lower_result(L, x);
         return;

@@ -113,6 +113,11 @@ void tpt_ops_logsumexp(tpt_lower_t *L) {
 
 /* ---- histogram ----------------------------------------------------------------------------------------------------- */
 
+static tpt_val_t is_finite(tpt_ir_t *ir, tpt_val_t x) {
+    if (!tpt_dtype_is_float(tpt_ir_dtype(ir, x))) return tpt_ir_const_i(ir, TPT_BOOL, 1);
+    return tpt_ir_unary(ir, TPT_IR_IS_FINITE, x);
+}
+
 void tpt_ops_histc(tpt_lower_t *L) {
     tpt_ir_t *ir = L->ir;
     tpt_val_t own = tpt_ir_flatten(ir, tpt_lower_tensor(L, "self")), x = opmath(ir, own);
@@ -129,6 +134,8 @@ void tpt_ops_histc(tpt_lower_t *L) {
         tpt_val_t most = tpt_ir_reduce(ir, TPT_IR_RED_MAX, x, 1, (const int64_t[]){0});
         low = tpt_ir_select(ir, same, least, low);
         high = tpt_ir_select(ir, same, most, high);
+        tpt_val_t finite = tpt_ir_and(ir, is_finite(ir, low), is_finite(ir, high));
+        tpt_lower_refuse(L, tpt_ir_not(ir, finite), "torch.histc: the range of the values is not finite");
     }
     tpt_val_t flat = tpt_ir_compare(ir, TPT_IR_EQ, low, high), one = tpt_ir_const_f(ir, d, 1.0);
     tpt_val_t low_1 = tpt_ir_sub(ir, low, one), high_1 = tpt_ir_add(ir, high, one);

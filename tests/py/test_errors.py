@@ -103,6 +103,11 @@ VALUES = {
         torch.full((3,), 1.5, device=d), torch.ones(3, device=d)
     ),
     "gather": lambda d: torch.ones(3, device=d).gather(0, torch.tensor([7], device=d)),
+    "histc of inf": lambda d: torch.histc(torch.tensor([1.0, float("inf")], device=d)),
+    "histc of nan": lambda d: torch.histc(torch.tensor([1.0, float("nan")], device=d)),
+    "masked_scatter": lambda d: torch.ones(3, device=d).masked_scatter(ints(d) > 0, torch.ones(2, device=d)),
+    "bincount": lambda d: torch.ones(3, device=d).bincount(),
+    "bincount of bool": lambda d: (ints(d) > 0).bincount(),
 }
 
 

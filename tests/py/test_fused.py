@@ -324,3 +324,24 @@ def test_a_window_less_one_of_its_own_elements():
             with torch.tpu.set_eager_mode(mode):
                 assert torch.equal(work(start.tpu()).cpu(), want), (work, mode)
                 metrics.counters()  # waits for the compilers
+
+
+def test_backward_passes_stay_in_their_thread():
+    def runs_here():
+        here = []
+        y = torch.ones(3, device="tpu", requires_grad=True) * 2
+        y.register_hook(lambda _: here.append(threading.get_ident() == me))
+        y.sum().backward()
+        return here == [True], torch._C._is_multithreading_enabled()
+
+    me = threading.get_ident()
+    assert runs_here() == (True, False)  # these tests run in fused mode
+    with torch.tpu.set_eager_mode(STRICT):
+        assert runs_here() == (False, True)
+        with torch.tpu.set_eager_mode(FUSED):
+            assert runs_here() == (True, False)
+        assert runs_here() == (False, True)
+    with torch.tpu.set_eager_mode(STRICT), torch.autograd.set_multithreading_enabled(False):
+        with torch.tpu.set_eager_mode(FUSED):
+            pass
+        assert runs_here() == (True, False)  # whoever asked for that keeps it
