@@ -181,7 +181,8 @@ at::Tensor &copy_(at::Tensor &self, const at::Tensor &src, bool) {
 at::Tensor clone(const at::Tensor &self, std::optional<c10::MemoryFormat> format) {
   const c10::MemoryFormat wanted = format.value_or(c10::MemoryFormat::Preserve);
   const bool same_strides = wanted == c10::MemoryFormat::Preserve || self.is_contiguous(wanted);
-  if (!same_strides || has_bits(self) || self._is_zerotensor() || tpt_mode_defers() || !covers_storage(self)) return at::native::clone(self, format);
+  const bool odd = has_bits(self) || self._is_zerotensor();
+  if (!same_strides || odd || tpt_mode_defers() || !covers_storage(self)) return at::native::clone(self, format);
   check_fork();
   const at::Tensor copy = empty_strided(self.sizes(), self.strides(), self.scalar_type(), index_of(self));
   if (self.numel() > 0) share_value(copy, self);
