@@ -142,16 +142,15 @@ void call_composite(const Binding& binding, std::vector<c10::IValue>* stack) {
   binding.handle.callBoxedForDispatchKey(key, *stack);
 }
 
-// Gives our out= tensors the sizes that the meta kernel gave theirs, with a warning where that is due: ops without inputs give none,
-// and ranges keep a target of another shape that has as many elements. True if any changed.
+// Gives our out= tensors the sizes that the meta kernel gave theirs, with a warning where that is due: ops without inputs give none.
+// True if any changed.
 bool resize_outs(const Binding& binding, Args args, const MetaResult& meta) {
-  const std::string& name = binding.name;
-  const bool range = name.find("space.") != std::string::npos || name.find("::range.") != std::string::npos;
+  const bool keeps = (binding.flags & TPT_ROW_KEEPS_SHAPE) != 0;
   bool changed = false, fed = false;
   for (size_t i = 0; i < args.size(); i++) fed = fed || (!binding.slots[i].out && (args[i].isTensor() || args[i].isTensorList()));
   for (const auto& [slot, twin] : meta.outs) {
     const at::Tensor& out = args[static_cast<size_t>(slot)].toTensor();
-    if (out.sizes() == twin.sizes() || (range && out.numel() == twin.numel())) continue;
+    if (out.sizes() == twin.sizes() || (keeps && out.numel() == twin.numel())) continue;
     // Meta kernels forget that an input must keep its size.
     for (size_t i = 0; i < args.size(); i++) {
       TORCH_CHECK(binding.slots[i].out || !args[i].isTensor() || !args[i].toTensor().is_same(out), "output with shape ",

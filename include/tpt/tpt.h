@@ -244,6 +244,7 @@ typedef enum tpt_row_flag {
     TPT_ROW_DOT = 1 << 7,     /* has dots or convolutions: the framework's precision setting is asked before each call */
     TPT_ROW_INTEGERS = 1 << 9, /* takes integers, as other accelerators do, where cpu's kernel refuses them */
     TPT_ROW_CHANNELS_LAST = 1 << 11, /* outputs of 4 and 5 dims are channels_last where an argument is; meta kernels forget that */
+    TPT_ROW_KEEPS_SHAPE = 1 << 13, /* its out= form keeps a target of another shape that has as many elements */
     TPT_ROW_GLUE = 1 << 8,    /* the glue calls it from a kernel of its own */
     TPT_ROW_HOST_CPU = 1 << 6 /* the same on plugins whose device is the host's cpu, where it is faster; a lowering elsewhere */
 } tpt_row_flag_t;

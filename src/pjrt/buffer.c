@@ -236,10 +236,7 @@ tpt_status_t *tpt_pjrt_buffer_event(tpt_buffer_t *buffer, PJRT_Event **out_event
 static void help(const PJRT_Api *api, PJRT_Event *event) {
     const int64_t start = tpt_now_ns();
     do {
-        PJRT_Event_IsReady_Args args = TPT_ARGS(PJRT_Event_IsReady_Args, .event = event);
-        PJRT_Error *error = api->PJRT_Event_IsReady(&args);
-        tpt_status_free(tpt_pjrt_error(api, error)); /* told by the wait that follows */
-        if (error != NULL || args.is_ready) return;
+        if (tpt_pjrt_event_is_ready(api, event)) return;
         if (!tpt_crew_help()) tpt_cores_pause();
     } while (tpt_now_ns() - start < HELP_NS);
 }
@@ -261,14 +258,7 @@ bool tpt_buffer_is_ready(tpt_buffer_t *buffer) {
     PJRT_Event *event = NULL;
     if (!tpt_buffer_is_made(buffer)) return false;
     tpt_status_t *status = tpt_pjrt_buffer_event(buffer, &event);
-    bool ready = true; /* an error is an answer too: the next await tells it */
-    if (status == NULL && event != NULL && api->PJRT_Event_IsReady != NULL) {
-        PJRT_Event_IsReady_Args args = TPT_ARGS(PJRT_Event_IsReady_Args, .event = event);
-        status = tpt_pjrt_error(api, api->PJRT_Event_IsReady(&args));
-        ready = status != NULL || args.is_ready;
-    } else if (status == NULL && event != NULL) {
-        ready = false; /* cannot be asked without waiting */
-    }
+    const bool ready = status != NULL || tpt_pjrt_event_is_ready(api, event);
     tpt_pjrt_event_drop(api, event);
     tpt_status_free(status);
     return ready;

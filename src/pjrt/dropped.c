@@ -19,15 +19,6 @@ static PJRT_Event *take_eldest(tpt_pjrt_device_t *d) {
     return event;
 }
 
-static bool is_ready(const PJRT_Api *api, PJRT_Event *event) {
-    if (api->PJRT_Event_IsReady == NULL) return false;
-    PJRT_Event_IsReady_Args args = TPT_ARGS(PJRT_Event_IsReady_Args, .event = event);
-    tpt_status_t *status = tpt_pjrt_error(api, api->PJRT_Event_IsReady(&args));
-    const bool ready = status == NULL && args.is_ready;
-    tpt_status_free(status);
-    return ready;
-}
-
 void tpt_pjrt_note_dropped(tpt_buffer_t *buffer) {
     tpt_client_t *client = buffer->client;
     tpt_pjrt_device_t *d = &client->devices[buffer->device];
@@ -38,7 +29,7 @@ void tpt_pjrt_note_dropped(tpt_buffer_t *buffer) {
         return;
     }
     tpt_mutex_lock(&lock);
-    while (d->ndropped > 0 && (d->ndropped == TPT_PJRT_DROPPED || is_ready(&client->api, d->dropped[0].event)))
+    while (d->ndropped > 0 && (d->ndropped == TPT_PJRT_DROPPED || tpt_pjrt_event_is_ready(&client->api, d->dropped[0].event)))
         tpt_pjrt_event_drop(&client->api, take_eldest(d));
     d->dropped[d->ndropped].event = event;
     d->dropped[d->ndropped++].nbytes = buffer->nbytes;

@@ -40,6 +40,16 @@ void tpt_pjrt_event_drop(const PJRT_Api *api, PJRT_Event *event) {
     tpt_status_free(tpt_pjrt_error(api, api->PJRT_Event_Destroy(&args)));
 }
 
+bool tpt_pjrt_event_is_ready(const PJRT_Api *api, PJRT_Event *event) {
+    if (event == NULL) return true;
+    if (api->PJRT_Event_IsReady == NULL) return false;
+    PJRT_Event_IsReady_Args args = TPT_ARGS(PJRT_Event_IsReady_Args, .event = event);
+    tpt_status_t *status = tpt_pjrt_error(api, api->PJRT_Event_IsReady(&args));
+    const bool ready = status != NULL || args.is_ready;
+    tpt_status_free(status);
+    return ready;
+}
+
 tpt_status_t *tpt_pjrt_event_finish(const PJRT_Api *api, PJRT_Event *event) {
     if (event == NULL) return NULL;
     PJRT_Event_Await_Args args = TPT_ARGS(PJRT_Event_Await_Args, .event = event);

@@ -92,6 +92,8 @@ TPT_MUST_USE tpt_status_t *tpt_pjrt_check_device(const tpt_client_t *client, int
 TPT_MUST_USE tpt_status_t *tpt_pjrt_error(const PJRT_Api *api, PJRT_Error *error);
 /* Waits for an event, destroys it and gives its error; a NULL event is fine. */
 TPT_MUST_USE tpt_status_t *tpt_pjrt_event_finish(const PJRT_Api *api, PJRT_Event *event);
+/* An error is an answer too: the next wait tells it. False where the plugin cannot be asked without waiting. */
+bool tpt_pjrt_event_is_ready(const PJRT_Api *api, PJRT_Event *event);
 void tpt_pjrt_event_drop(const PJRT_Api *api, PJRT_Event *event);
 
 /* ---- buffer.c */
