@@ -155,7 +155,7 @@ static void work_off(run_t *run) {
     const bool runs = status == NULL;
     if (runs) status = tpt_pjrt_execute(real, run->device, run->nargs, run->list, run->nkeep, run->keep, run->nouts, made);
     for (int i = 0; i < run->nouts; i++) {
-        if (status == NULL) atomic_store_explicit(&run->outs[i]->handle, made[i], memory_order_release);
+        if (status == NULL) atomic_store(&run->outs[i]->handle, made[i]); /* before `dropped` is read: who drops does it the other way round */
         if (runs) forget_before(run->outs[i]);
         if (status != NULL) atomic_store(&run->outs[i]->broken, tpt_status_copy(status));
         else if (atomic_load(&run->outs[i]->dropped)) tpt_pjrt_note_dropped(run->outs[i]);
